@@ -168,13 +168,13 @@ def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
             "# On an accelerator",
             f"Made by `python benchmarks/accelerator.py --repeats {args.repeats}` on "
             f"{datetime.date.today()}: {', '.join(sorted(backends))}.",
-            "Environment steps a second of trainings without evaluation, after compilation. Each ratio "
-            "is of two runs that followed each other, ours over the other's. The settings are those of "
-            "the pages about [PPO](ppo_speed.md), [teams](multi_agent.md), [PPO with a "
-            "memory](recurrent_speed.md) and [off-policy agents](replay_speed.md), but for the "
+            "Environment steps a second of runs without evaluation, after compilation. Each ratio "
+            "compares two consecutive runs, ours over the other's. Settings are as in "
+            "[PPO](ppo_speed.md), [teams](multi_agent.md), [PPO with a "
+            "memory](recurrent_speed.md) and [off-policy agents](replay_speed.md), except for the "
             "number of environments.",
-            "Small networks keep an accelerator busy with starting kernels: what counts is how many of "
-            "these there are in an update, and more environments are nearly free.",
+            "With small networks an accelerator mostly starts kernels: the number of kernels in an "
+            "update matters, and more environments are nearly free.",
             reports.table(["", "", "Environment steps a second"], rows),
             *(f"Not measured: {name}." for name in DEFAULT_WORKS if name not in rounds),
             reports.version_table(columns),

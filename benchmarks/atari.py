@@ -63,12 +63,12 @@ def report(rounds: peers.Round, args: argparse.Namespace) -> str:
     parts = [
         "# PPO in Atari",
         f"By `{command(args)}`, {reports.machine()}.",
-        f"PPO in {args.game} from its pixels, in 8 games at once, with 128 steps of each from update "
-        "to update and 4 epochs of 4 minibatches. Actor and critic share the convolutions of DQN and a "
-        "layer of 512. Games have the usual wrappers: every fourth frame, 84 x 84 grey pixels, the last "
-        "four of them, rewards of -1, 0 or 1, sticky actions. They run in processes of their own, and "
-        "those of EnvPool in threads.",
-        f"Steps a second are the median of {args.parts - 1} parts of a training, of "
+        f"PPO in {args.game} from its pixels, in 8 games at once, with 128 steps of each "
+        "between updates and 4 epochs of 4 minibatches. Actor and critic share the convolutions of "
+        "DQN and a layer of 512. Games have the usual wrappers: every fourth frame, 84 x 84 grey "
+        "pixels, the last four of them, rewards of -1, 0 or 1, sticky actions. They run in separate "
+        "processes, or in EnvPool's threads.",
+        f"Steps a second are the median of {args.parts - 1} parts of a run, of "
         f"{args.updates * 1024:,} steps each, after a first one that compiles.",
         reports.table(HEAD, [row_of(library, result) for library, result in rounds.items()]),
         *curve(rounds, args),

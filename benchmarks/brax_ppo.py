@@ -142,8 +142,8 @@ BACKEND = "spring"
 INTRODUCTION = """\
 Environments of brax with its `spring` backend and episodes of 1,000 steps, for this library and for the
 PPO of `brax.training`. Both have what brax publishes for its own (`notebooks/training.ipynb`): networks
-of four layers of 32 units and five of 256, with swish; a Gaussian squashed by tanh, whose mean and width
-both depend on the observation; observations that are normalised; Adam with a step size of 0.0003; 32
+of four layers of 32 units and five of 256, with swish; a Gaussian squashed by tanh, with mean and width
+that depend on the observation; normalised observations; Adam with a step size of 0.0003; 32
 minibatches; 8 epochs in halfcheetah and 4 in ant; clipping at 0.3; rewards times 10 in ant.
 Environments and samples of a minibatch are a thirty-second of the published ones, so that so short a
 training has enough updates: of 10,240 steps each, in 64 environments in halfcheetah and 128 in ant. A

@@ -166,7 +166,7 @@ def report(
         ),
         PUBLISHED,
         f"![Returns]({args.markdown.stem}.png)" if args.markdown else "",
-        "Of how many games an achievement was made in, before and after the training:",
+        "Share of games with each achievement, before and after the run:",
         reports.table(["Achievement", "Untrained", "Trained"], achievements),
         f"With {reports.versions('jaxagents', 'jax', 'craftax')}.",
     ]
@@ -186,12 +186,12 @@ def _each(returns: np.ndarray) -> str:
 
 
 PUBLISHED = """\
-The score is that of Crafter: a geometric mean of the shares below, which rare achievements raise most.
+The score is Crafter's: a geometric mean of the shares below, which rare achievements raise most.
 
 **What is published.** Craftax-Classic has the rules of Crafter, in which a million steps are the usual
 budget, with observations of pixels. There the scoreboard of Crafter has, as score and return, 4.6% and
 4.2 for the PPO of Stable-Baselines3, 15.6% and 10.3 for PPO with a residual network, and 1.6% and 2.1
-for random actions, by all games of a training; human experts have 50.5% and 14.3. The paper of Craftax
+for random actions, by all games of a run; human experts have 50.5% and 14.3. The paper of Craftax
 (Matthews et al., 2024) reports 90% of the greatest return for PPO from symbols after a billion steps."""
 
 

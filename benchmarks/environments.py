@@ -104,12 +104,12 @@ def report(rows: list[list[str]], args: argparse.Namespace) -> str:
     parts = [
         "# Environments of the suites",
         f"By `python benchmarks/environments.py`, {reports.machine()}.",
-        "Checks: `check_env` found nothing wrong. Draws: the start of an episode becomes a picture; "
-        "what takes OpenGL does not where this is missing.",
-        f"Steps a second of the processor's time, over all cores, are those of {args.n_envs} "
-        "environments at once, after compilation, each counted once however many actors it has: by "
-        "random actions, and in a training with finite losses of PPO, or of IPPO where there are "
-        f"several actors, with default networks and rollouts of {args.n_steps} steps.",
+        "Checks: `check_env` found nothing wrong. Draws: the start of an episode can be drawn; OpenGL "
+        "may be missing.",
+        f"Steps a second are per second of processor time over all cores, for {args.n_envs} "
+        "environments at once, after compilation; a step counts once, however many actors there are. "
+        "They are measured with random actions, and while PPO (or IPPO, for several actors) trains with "
+        f"default networks and rollouts of {args.n_steps} steps.",
         reports.table(HEAD, rows),
         f"With {reports.versions('jaxagents', 'jax')}.",
     ]

@@ -129,13 +129,13 @@ def report(rows: dict[str, list[list[str]]], args: argparse.Namespace) -> str:
     parts = [
         "# Games by self-play",
         f"By `python benchmarks/games.py`, {reports.machine()}.",
-        f"PPO plays against a pool of {N_PAST} past selves, one of which is drawn for each game, as in "
+        f"PPO plays each game against one of {N_PAST} past selves, drawn at random, as in "
         f"`examples/self_play.py`, for {' and '.join(sizes)}. It never meets the opponents below. "
-        f"Per cent of {args.matches:,} games, about half of which the agent begins; means over "
+        f"Per cent of {args.matches:,} games (the agent begins about half of them); means over "
         f"{args.seeds} seeds and, where these differ, the least and the greatest. The agent takes its "
-        "most probable move. Opponents choose at random among the moves that are best: the perfect one "
-        "of all that keep the outcome that perfect play has, minimax of those that look best when it "
-        "looks so many moves ahead, at wins and losses alone.",
+        "most probable move. Opponents choose at random among the best moves: for the perfect opponent, "
+        "all that keep the outcome of perfect play; for minimax, all that are best when looking so many "
+        "moves ahead, at wins and losses only.",
         *(f"## {name}\n\n{reports.table(HEAD, of_game)}" for name, of_game in rows.items()),
         f"With {reports.versions('jaxagents', 'jax', 'pgx')}.",
     ]

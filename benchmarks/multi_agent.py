@@ -84,11 +84,11 @@ def report(rounds: dict[Any, list[Round]], args: argparse.Namespace) -> str:
             "- The critic of MAPPO is one network with a value for each actor here. In the baselines it "
             "runs once for each actor.\n"
             "- The baselines clip the loss of values.\n"
-            "- Units of SMAX that have fallen weigh nothing here.",
-            "Returns and the share of battles won are those of actions drawn from the policy, at the "
-            "end of a training: here of 256 episodes, in the baselines of the episodes of the last "
-            "fiftieth of the updates. Steps a second are without compilation and evaluations, and "
-            "medians over seeds; each ratio is of two runs that followed each other.",
+            "- Fallen units of SMAX are masked out here.",
+            "Returns and the share of battles won use sampled actions at the end of a run: here in 256 "
+            "episodes, in the baselines in the episodes of the last fiftieth of the updates. Steps a "
+            "second exclude compilation and evaluations, and are medians over seeds; each ratio "
+            "compares two consecutive runs.",
             reports.table(HEAD, table),
             reports.version_table(columns),
             *reports.failures(columns),

@@ -136,18 +136,18 @@ INTRODUCTION = """\
 Made by `python benchmarks/off_policy.py --output docs/benchmarks`, {machine}.
 
 Returns are of 100 greedy episodes after the last update, the mean of each seed: their mean, standard
-deviation, lowest and highest over the seeds. The settings are those of the
-[presets](../guide/command_line.md#presets); no seed and no checkpoint was chosen: it is the last one
-that counts. Curves are of 32 greedy episodes at each of ten points: the mean of the seeds, and each of
-them thinly. The settings of classic control were tuned on these seeds; those of MinAtar were not
-tuned.
+deviation, lowest and highest over the seeds. The settings are the
+[presets](../guide/command_line.md#presets). No seed or checkpoint was selected: the last checkpoint
+counts. Curves show 32 greedy episodes at each of ten points: the mean over seeds, and each
+seed as a thin line. The settings of classic control were tuned on these seeds; the settings of MinAtar
+were not tuned.
 
-Beside them stand the figures of [RL Baselines3
+For comparison there are figures of [RL Baselines3
 Zoo](https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/benchmark.md) where it has some: the mean
 return of one trained agent. Its DQN and QR-DQN learned CartPole in 50,000 steps, Acrobot in 100,000 and
 MountainCar in 120,000; its SAC and TD3 Pendulum in 20,000; its TD3 MountainCarContinuous in 300,000.
-For the games of MinAtar we know of no such table; they are those of gymnax, without sticky actions,
-whose episodes have up to 1,000 steps (Freeway 2,500)."""
+For MinAtar we know of no such table; the games are gymnax's, without sticky actions,
+with episodes of up to 1,000 steps (Freeway 2,500)."""
 
 
 if __name__ == "__main__":

@@ -124,9 +124,7 @@ TASKS = {
         },
         mixed_data,
     ),
-    "breakout": minatar(
-        "Breakout", "A return is the number of bricks, of which a wall has 30.", "PQN"
-    ),
+    "breakout": minatar("Breakout", "A return is the number of bricks hit; a wall has 30.", "PQN"),
     "freeway": minatar("Freeway", "A return is the number of crossings in 2,500 steps."),
     "asterix": minatar("Asterix", "A return is the number of treasures."),
     "space_invaders": minatar(

@@ -110,11 +110,11 @@ def plot(title: str, runs: Runs, path: Path) -> None:
 
 
 ABOUT_SPEED = """\
-Each number is the median over fresh processes, in which the libraries took turns. Environment steps a
-second are those of a training without evaluation, after compilation. A ratio is of ours and theirs in
+Each number is the median over fresh processes; the libraries took turns. Environment steps a
+second are measured in a run without evaluation, after compilation. A ratio compares ours and theirs in
 the same round: the median, and the range where there are several. Compilation is the first training
 call less one of the same length; memory is the peak of the process."""
 
 ABOUT_LEARNING = """\
-Mean returns of greedy episodes after trainings of equal length, each with several seeds, none of them
-chosen. The curves are the median of the seeds, and each seed thinly."""
+Mean returns of greedy episodes after runs of equal length, each with several seeds, none of them
+selected. The curves are the median over seeds, and each seed as a thin line."""

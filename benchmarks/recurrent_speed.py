@@ -67,10 +67,10 @@ def report(rounds: dict[str, list[Round]], n_repeats: int) -> str:
             "four epochs of four minibatches, of the sequence of one environment each: the settings of "
             "`ppo_rnn.py` of purejaxrl. In both, actor and critic share the GRU and the layer before "
             "it. What remains different: purejaxrl has one optimizer for both, bootstraps only at the "
-            "end of a rollout, clips the loss of values, and takes values while it acts, not after.",
-            "Medians of fresh processes; each ratio is of two runs that followed each other, ours over "
-            "purejaxrl's, with the range. `ppo_rnn.py` is run as it is, but that its GRU is told its "
-            "size, which Flax asks for by now.",
+            "end of a rollout, clips the loss of values, and computes values while it acts, not after.",
+            "Medians of fresh processes; each ratio compares two consecutive runs, ours over "
+            "purejaxrl's, with the range. `ppo_rnn.py` is unchanged, except that its GRU gets its size, "
+            "which Flax now requires.",
             reports.table(["", "", *QUANTITIES], rows),
             reports.version_table(columns),
             *reports.failures(columns),

@@ -60,9 +60,9 @@ def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
             f"Made by `python benchmarks/replay_speed.py --repeats {args.repeats}`, "
             f"{reports.machine()}.",
             "DDQN on CartPole-v1 and SAC on Pendulum-v1, one step of every environment before an "
-            "update. Medians of fresh processes; each ratio is of two runs that followed each other, "
-            "ours over the other's, with the range. Seeds at once are trained by `sweep` here, and "
-            "under `jax.vmap` by rejax.",
+            "update. Medians of fresh processes; each ratio compares two consecutive runs, "
+            "ours over the other's, with the range. For several seeds we use `sweep`, and rejax "
+            "`jax.vmap`.",
             reports.table(["", "", *QUANTITIES], rows),
             reports.version_table(columns),
             *reports.failures(columns),

@@ -127,7 +127,7 @@ def failures(columns: dict[str, list[Result]]) -> list[str]:
     ]
     if not lines:
         return []
-    return ["Runs that failed, which are in no number above:", "\n".join(lines)]
+    return ["Runs that failed, which no number above includes:", "\n".join(lines)]
 
 
 def write(page: str, path: Path | None) -> None:

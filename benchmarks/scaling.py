@@ -22,10 +22,11 @@ PPO on CartPole-v1 with 64 x 64 units, 128 steps a rollout, 4 epochs of 4 miniba
 by `python benchmarks/scaling.py --markdown docs/benchmarks/scaling.md`
 {machine}.
 
-Fresh processes for each number, of which it is the median: {repeats}.
-A ratio is to one device in the same round.
-Each device has a core of its own, as long as there are cores. Without such a bound, one CPU device
-computes with all cores of the machine, and further ones on the same cores make it no faster."""
+Each number is the median over {repeats} fresh processes.
+A ratio compares with one device in the same round.
+Each device has its own core, as long as there are cores. Otherwise one CPU device
+would compute with all cores of the machine, and further devices on the same cores would not make it
+faster."""
 Results = dict[tuple[int, int], list[Result]]
 
 

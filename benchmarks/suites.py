@@ -111,8 +111,8 @@ def report(rows: list[list[str]], args: argparse.Namespace) -> str:
         f"By `python benchmarks/suites.py`, {reports.machine()}.",
         f"Default networks of two layers of 64 units, {N_ENVS} environments, a learning rate that falls "
         f"from 0.001 to zero. A return is the mean of {N_EVALS} greedy episodes at the end of a "
-        f"training, for each of {args.seeds} seeds; that of the untrained agent is the mean over these.",
-        "In Overcooked actions are drawn from the policy, and two cooks share one network. At first "
+        f"run, for each of {args.seeds} seeds; for the untrained agent, the mean over seeds.",
+        "In Overcooked actions are sampled, and two cooks share one network. At first "
         "they are also rewarded for steps towards a soup, by a weight that falls to zero in half of the "
         "updates, as in the baselines of JaxMARL. Returns are the true rewards, 20 for each soup.",
         reports.table(HEAD, rows),

@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Makes the pictures.
 
     Args:
-        argv: Words of the command line; those of the process by default.
+        argv: Words of the command line; `sys.argv` by default.
     """
     parser = argparse.ArgumentParser(description=__doc__)
     names = sorted(path.stem for path in TUTORIALS.glob("*.py"))

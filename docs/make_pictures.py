@@ -1,4 +1,4 @@
-"""The pictures at the top of the README: a learning curve and two films.
+"""The pictures at the top of the README: a learning curve and two videos.
 
     python docs/make_pictures.py
 
@@ -93,13 +93,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Makes the pictures.
 
     Args:
-        argv: Words of the command line; those of the process by default.
+        argv: Words of the command line; `sys.argv` by default.
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=PICTURES)
     parser.add_argument("--folder", type=Path, default=Path("docs/pictures"))
     parser.add_argument(
-        "--n-updates", type=int, help="instead of those that are needed"
+        "--n-updates", type=int, help="instead of the default number"
     )
     options = parser.parse_args(argv)
     options.folder.mkdir(parents=True, exist_ok=True)

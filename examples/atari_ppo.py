@@ -6,7 +6,7 @@
 
 The games come with `ale-py`. Eight of them run in processes of their own, with the usual wrappers: every
 fourth frame, 84 x 84 grey pixels, the last four of them, and rewards of -1, 0 or 1. What is learned is
-written to `runs/atari-ppo`: checkpoints, metrics, and a film of an episode. A training that was stopped
+written to `runs/atari-ppo`: checkpoints, metrics, and a video of an episode. A run that was stopped
 goes on when it is started again.
 """
 
@@ -76,7 +76,7 @@ def make_game(game: str, clips_rewards: bool = False) -> gymnasium.Env:
 
 
 def make_agent(options: Options) -> PPO:
-    """Makes the agent, whose actor and critic are layers behind one encoder."""
+    """Makes the agent: actor and critic are layers behind one encoder."""
     env = Gymnasium(
         functools.partial(make_game, options.game, clips_rewards=True),
         eval_env=functools.partial(make_game, options.game),
@@ -100,7 +100,7 @@ def make_agent(options: Options) -> PPO:
 
 
 def main(options: Options) -> None:
-    """Trains, or goes on, and films an episode."""
+    """Trains or resumes, and records an episode."""
     agent = make_agent(options)
     optimizer = OptimizerParams(2.5e-4, grad_clip=0.5)
     hyperparams = ppo.HyperParameters(

@@ -188,7 +188,7 @@ def _final_means(metrics: dict[str, Any]) -> np.ndarray:
 
 
 def plot_sweep(metrics: dict[str, Any], path: Path) -> None:
-    """Plots the mean return of each learning rate, and that of each of its seeds thinly."""
+    """Plots the mean return of each learning rate, and of its seeds as thin lines."""
     steps = np.asarray(metrics["update_step"][0, 0])
     returns = np.asarray(metrics["returns"].mean(axis=-1))
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
@@ -233,7 +233,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Runs the example.
 
     Args:
-        argv: Words of the command line; those of the process by default.
+        argv: Words of the command line; `sys.argv` by default.
 
     Returns:
         The results of each part.

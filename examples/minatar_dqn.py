@@ -3,7 +3,7 @@
     python examples/minatar_dqn.py
     python examples/minatar_dqn.py --agent qrdqn --env SpaceInvaders-MinAtar --output runs/invaders
 
-trains an agent with checkpoints, restores the best one, draws its learning curve, and films an
+trains an agent with checkpoints, restores the best one, draws its learning curve, and records an
 episode that it plays greedily. Everything is written to `runs/minatar-dqn`. With the default
 settings, DQN starts Breakout with a return of about 0 and ends with 22 to 30; the first wall has 30
 bricks.
@@ -24,14 +24,14 @@ N_ENVS = 8
 BUFFER_SIZE = 100_000
 LEARNING_STARTS = 5_000
 MAX_STEPS = 300
-"""Of the film."""
+"""Length of the video."""
 AGENTS = {"dqn": (dqn, dqn.DQN), "c51": (c51, c51.C51), "qrdqn": (qrdqn, qrdqn.QRDQN)}
 SUPPORT = {"v_min": 0.0, "v_max": 20.0}  # of discounted returns, for C51; larger ones count as 20
 GAMES = ("Asterix-MinAtar", "Breakout-MinAtar", "Freeway-MinAtar", "SpaceInvaders-MinAtar")
 
 
 def make_agent(options: argparse.Namespace) -> dqn.DQNBase:
-    """Makes the agent, whose default network has a convolution for images."""
+    """Makes the agent. Its default network has a convolution for images."""
     module, agent_class = AGENTS[options.agent]
     env, env_params = gymnax.make(options.env)
     n_updates = max(options.n_steps // N_ENVS, 1)
@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Runs the example.
 
     Args:
-        argv: Words of the command line; those of the process by default.
+        argv: Words of the command line; `sys.argv` by default.
 
     Returns:
         The results of each part.

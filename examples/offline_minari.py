@@ -109,7 +109,7 @@ def train(
         options: What `parse` gave.
 
     Returns:
-        The `agent`, the `metrics` of its training, and those of `episodes` after it.
+        The `agent`, the `metrics` of its run, and the outcomes of `episodes` after it.
     """
     name = type(agent).__name__
     _, metrics = agent.train(options.seed, hyperparams)
@@ -127,7 +127,7 @@ def train(
 
 
 def plot(metrics: dict[str, Any], returns: np.ndarray, title: str, path: Path) -> None:
-    """Plots the returns of the evaluations beside those of the dataset."""
+    """Plots the returns of the evaluations beside the returns of the dataset."""
     figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
     plot_learning_curve(metrics, ax=ax, title=title, label="agent")
     ax.axhline(returns.mean(), color="gray", linestyle="--", label="mean of the dataset")

@@ -221,7 +221,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Runs the example.
 
     Args:
-        argv: Words of the command line; those of the process by default.
+        argv: Words of the command line; `sys.argv` by default.
 
     Returns:
         The results of each part.

@@ -128,7 +128,7 @@ def learn(agent_class: type[QRDQN], options: argparse.Namespace) -> dict[str, An
 
     Returns:
         The `returns` of the episodes; the share of them in which each way was taken, `shares`; the
-        `values` by which the agent acts at the start, and the `quantiles` behind them, shaped
+        `values` that the agent acts by at the start, and the `quantiles` behind them, shaped
         (ways, quantiles).
     """
     hyperparams = HyperParameters(
@@ -199,7 +199,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Runs the example.
 
     Args:
-        argv: Words of the command line; those of the process by default.
+        argv: Words of the command line; `sys.argv` by default.
 
     Returns:
         What each agent does and has learned.

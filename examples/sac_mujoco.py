@@ -5,7 +5,7 @@
     python examples/sac_mujoco.py --env HalfCheetah-v5 --n-steps 300000 --features 256 256 \\
         --output runs/sac-cheetah --minari-id cheetah/sac-v0
 
-trains with evaluations, checkpoints and logs, goes on exactly from the last checkpoint, and films the
+trains with evaluations, checkpoints and logs, goes on exactly from the last checkpoint, and records the
 best agent. Everything is written to `runs/sac-mujoco`; with `--minari-id`, all that happened in
 training becomes a Minari dataset, from which `iql_minari.py`, `cql_minari.py` and `bc_minari.py` learn.
 Pictures of MuJoCo need OpenGL: on a machine without a screen, set the environment variable
@@ -40,7 +40,7 @@ class ShortConsoleLogger(ConsoleLogger):
 
 
 def make_agent(options: argparse.Namespace) -> SAC:
-    """Makes the agent, whose buffer keeps what happened."""
+    """Makes the agent. Its buffer keeps all transitions."""
     config = sac.AgentConfig(
         n_envs=1,
         n_updates=options.n_steps,
@@ -141,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Runs the example.
 
     Args:
-        argv: Words of the command line; those of the process by default.
+        argv: Words of the command line; `sys.argv` by default.
 
     Returns:
         The results of each part.

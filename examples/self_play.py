@@ -11,7 +11,7 @@ from jaxagents.ppo import PPO, AgentConfig, HyperParameters
 
 
 class SelfPlay(PPO):
-    """PPO against a pool of past selves, one of which is drawn for a game."""
+    """PPO against past selves, drawn from a pool for each game."""
 
     frequency = 10  # in updates: the present self then replaces the oldest
 

@@ -19,7 +19,7 @@ from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams, Runner
 
 
 def draw_sets(n_sets: int, seed: int) -> HyperParameters:
-    """Hyperparameters whose arrays have a leading axis of sets."""
+    """Hyperparameters with a leading axis of sets in their arrays."""
     rng = np.random.default_rng(seed)
     rates = 10 ** rng.uniform(-5, -1, n_sets)
     optimizer = OptimizerParams(learning_rate=rates, grad_clip=0.5)

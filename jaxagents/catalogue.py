@@ -86,19 +86,13 @@ def _both_optimizers(**params: float) -> Fields:
 
 
 def _value_based(
-    name: str,
-    env: str,
-    n_updates: int,
-    bounds: tuple[float, float],
-    rates: Fields,
-    config: Fields,
+    env: str, n_updates: int, bounds: tuple[float, float], config: Fields, **rates: float
 ) -> dict[str, Settings]:
     """DQN, DDQN, C51 and QR-DQN in classic control.
 
     QR-DQN, whose gradients are bounded, takes twice the step size of the others.
     """
     shared = {"minibatch_size": 128, "features": (128, 128), "n_step_returns": 3, **config}
-    rates = {"tau": 0.005, **rates}
     doubled = {"critic_learning_rate": 2.0 * rates["critic_learning_rate"]}
     own = {
         "dqn": ({}, {}),
@@ -107,19 +101,19 @@ def _value_based(
         "qrdqn": ({"n_quantiles": 25}, doubled),
     }
     return {
-        f"{agent}-{name}": Settings(
+        f"{agent}-{env.partition('-')[0].lower()}": Settings(
             agent=agent,
             env=env,
             config={**_ten_evaluations(n_updates), **shared, **own_config},
-            hyperparams={**rates, **own_rates},
+            hyperparams={"tau": 0.005, **rates, **own_rates},
             anneals=True,
         )
         for agent, (own_config, own_rates) in own.items()
     }
 
 
-def _minatar(game: str) -> dict[str, Settings]:
-    """DQN, C51, Rainbow and QR-DQN in a game of MinAtar. Checkpoints leave their buffers out.
+def _minatar(*games: str) -> dict[str, Settings]:
+    """DQN, C51, Rainbow and QR-DQN in games of MinAtar. Checkpoints leave their buffers out.
 
     Rainbow is C51 with all other options of DQN, and explores by its noise alone.
     """
@@ -150,17 +144,13 @@ def _minatar(game: str) -> dict[str, Settings]:
             hyperparams={**rates, **own_rates},
             sees_images=True,
         )
+        for game in games
         for name, (agent, own_config, own_rates) in own.items()
     }
 
 
 def _pqn(
-    env: str,
-    n_updates: int,
-    config: Fields,
-    rate: float,
-    q_lambda: float,
-    sees_images: bool = False,
+    env: str, n_updates: int, config: Fields, rate: float, q_lambda: float, **how: bool
 ) -> Settings:
     """PQN, which explores less and less in the first tenth, and whose step size falls to zero."""
     hyperparams = {
@@ -169,17 +159,13 @@ def _pqn(
         "critic_learning_rate": {"initial": rate, "final": 0.0, "n_steps": n_updates},
     }
     config = {**_ten_evaluations(n_updates), **config}
-    return Settings("pqn", env, config, hyperparams, sees_images=sees_images)
+    return Settings("pqn", env, config, hyperparams, **how)
 
 
-def _offline(agent: str, config: Fields, hyperparams: Fields) -> Settings:
+def _offline(agent: str, config: Fields, **hyperparams: float) -> Settings:
     sizes = {"features": (64, 64), "minibatch_size": 256}
-    return Settings(
-        agent=agent,
-        env="Pendulum-v1",
-        config={**_ten_evaluations(12_000), **sizes, **config},
-        hyperparams=hyperparams,
-    )
+    config = {**_ten_evaluations(12_000), **sizes, **config}
+    return Settings(agent, "Pendulum-v1", config, hyperparams)
 
 
 _SIXTEEN_ENVS = {"batch_size": 16, "gradient_steps": 4}
@@ -214,29 +200,17 @@ PRESETS = {
         },
         hyperparams={"gamma": 0.95, **_both_optimizers(learning_rate=1e-3)},
     ),
+    **_value_based("CartPole-v1", 6_250, (0.0, 100.0), _SIXTEEN_ENVS, critic_learning_rate=2e-3),
+    **_value_based("Acrobot-v1", 6_250, (-100.0, 0.0), _SIXTEEN_ENVS, critic_learning_rate=1e-3),
     **_value_based(
-        "cartpole",
-        "CartPole-v1",
-        6_250,
-        (0.0, 100.0),
-        {"critic_learning_rate": 2e-3},
-        _SIXTEEN_ENVS,
-    ),
-    **_value_based(
-        "acrobot",
-        "Acrobot-v1",
-        6_250,
-        (-100.0, 0.0),
-        {"critic_learning_rate": 1e-3},
-        _SIXTEEN_ENVS,
-    ),
-    **_value_based(
-        "mountaincar",
         "MountainCar-v0",
         12_500,
         (-50.0, 0.0),
-        {"critic_learning_rate": 4e-3, "gamma": 0.98, "epsilon": 0.07, "epsilon_steps": 24_000.0},
         {"batch_size": 1, "rollout_length": 16, "gradient_steps": 8},
+        critic_learning_rate=4e-3,
+        gamma=0.98,
+        epsilon=0.07,
+        epsilon_steps=24_000.0,
     ),
     "pqn-cartpole": _pqn(
         "CartPole-v1",
@@ -269,13 +243,8 @@ PRESETS = {
         hyperparams={**_RATES, "exploration_noise": 1.0},
         holds_noise=True,
     ),
-    "bc-pendulum": _offline("bc", {}, {}),
-    "td3bc-pendulum": _offline("td3bc", {}, {}),
-    "iql-pendulum": _offline("iql", {}, {}),
-    "cql-pendulum": _offline("cql", {"n_action_samples": 4}, _CQL_RATES),
-    **_minatar("Breakout"),
-    **_minatar("Freeway"),
-    **_minatar("Asterix"),
-    **_minatar("SpaceInvaders"),
+    **{f"{agent}-pendulum": _offline(agent, {}) for agent in ("bc", "td3bc", "iql")},
+    "cql-pendulum": _offline("cql", {"n_action_samples": 4}, **_CQL_RATES),
+    **_minatar("Breakout", "Freeway", "Asterix", "SpaceInvaders"),
 }
 """By name: the agent (Rainbow is C51 with all options), and the environment in small letters."""

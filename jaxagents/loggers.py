@@ -33,11 +33,9 @@ def as_loggers(loggers: object) -> list[Logger]:
     Raises:
         TypeError: They are not a list of loggers.
     """
-    if hasattr(loggers, "log"):
+    if hasattr(loggers, "log") or not isinstance(loggers, Iterable):
         kind = f"a single {type(loggers).__name__}: put it in brackets"
         raise TypeError(f"loggers must be a list of loggers, got {kind}.")
-    if not isinstance(loggers, Iterable):
-        raise TypeError(f"loggers must be a list of loggers, got {type(loggers).__name__}.")
     listed = list(loggers)
     for logger in listed:
         if isinstance(logger, type) or not hasattr(logger, "log"):
@@ -111,7 +109,7 @@ class JSONLLogger(ClosingLogger):
         """
         self._path = Path(path).expanduser().absolute()
         if self._path.is_dir():
-            raise IsADirectoryError(f"path must be that of a file, got the folder {self._path}.")
+            raise IsADirectoryError(f"path must be a file, got the folder {self._path}.")
         self._step_name = step_name
 
     def log(self, step: int, metrics: dict[str, float]) -> None:

@@ -113,22 +113,17 @@ def test_json_lines_can_count_steps_by_another_name(tmp_path):
     assert len(read_lines(path)) == 1
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (np.zeros(3), r"an array of shape \(3,\)"),
+def test_refuses_what_is_no_number(tmp_path):
+    for value, found in (
         (jnp.zeros((1,)), r"an array of shape \(1,\)"),
         ([1.0, 2.0], r"an array of shape \(2,\)"),
         ("high", "'high'"),
         (None, "None"),
         (1j, "1j"),
-        ({"a": 1.0}, "{'a': 1.0}"),
-    ],
-)
-def test_refuses_what_is_no_number(tmp_path, value, message):
-    for logger in (ConsoleLogger(), JSONLLogger(tmp_path / "metrics.jsonl")):
-        with pytest.raises(TypeError, match=f"Metric 'loss' must be a number, got {message}"):
-            logger.log(1, {"returns": 1.0, "loss": value})
+    ):
+        for logger in (ConsoleLogger(), JSONLLogger(tmp_path / "metrics.jsonl")):
+            with pytest.raises(TypeError, match=f"Metric 'loss' must be a number, got {found}"):
+                logger.log(1, {"returns": 1.0, "loss": value})
     assert not (tmp_path / "metrics.jsonl").exists()
 
 
@@ -151,21 +146,12 @@ def test_tensorboard_curves(tmp_path):
         while "n" not in read_events(directory) and time.monotonic() < until:
             time.sleep(0.2)
         assert read_events(directory)["n"] == [(10, 2.0)]  # before it is closed
-        logger.log(20, {"evaluation/returns": math.inf, "n": jnp.int32(3)})
+        logger.log(20, {"evaluation/returns": math.inf, "n": jnp.float32("nan")})
         with pytest.raises(TypeError, match="Metric 'loss' must be a number"):
             logger.log(30, {"loss": np.zeros(2)})
-    assert read_events(directory) == {
-        "evaluation/returns": [(10, 1.5), (20, math.inf)],
-        "n": [(10, 2.0), (20, 3.0)],
-    }
-
-
-def test_tensorboard_writes_nan(tmp_path):
-    with TensorBoardLogger(tmp_path) as logger:
-        logger.log(1, {"loss": float("nan")})
-    ((step, value),) = read_events(tmp_path)["loss"]
-    assert step == 1
-    assert math.isnan(value)
+    events = read_events(directory)
+    assert events["evaluation/returns"] == [(10, 1.5), (20, math.inf)]
+    np.testing.assert_array_equal(events["n"], [(10, 2.0), (20, math.nan)])
 
 
 @dataclasses.dataclass
@@ -250,20 +236,9 @@ def test_names_the_extra_that_is_missing(tmp_path, monkeypatch, make, module, ex
     assert list(tmp_path.iterdir()) == []
 
 
-def test_appends_lines_of_json(tmp_path):
-    logger = JSONLLogger(tmp_path / "metrics.jsonl")
-    logger.log(1, {"x": 0.5, "y": float("nan")})
-    JSONLLogger(tmp_path / "metrics.jsonl").log(2, {"x": float("inf")})
-    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == [
-        {"update_step": 1, "x": 0.5, "y": None},
-        {"update_step": 2, "x": "inf"},
-    ]
-
-
-@pytest.mark.parametrize("left", ['{"update_step": 2, "ret', "{"])
-def test_a_line_that_was_cut_off_is_left_alone(tmp_path, left):
-    file, logger = tmp_path / "metrics.jsonl", JSONLLogger(tmp_path / "metrics.jsonl")
+def test_a_line_that_was_cut_off_is_left_alone(tmp_path):
+    file, left = tmp_path / "metrics.jsonl", '{"update_step": 2, "ret'
+    logger = JSONLLogger(file)
     logger.log(1, {"returns": 0.5})
     with file.open("a") as cut_off:
         cut_off.write(left)
@@ -273,7 +248,8 @@ def test_a_line_that_was_cut_off_is_left_alone(tmp_path, left):
     assert [point["update_step"] for point in read_points(file)] == [1, 3, 4]
 
 
-def test_files_stay_where_they_were_when_a_script_changes_its_folder(tmp_path, monkeypatch):
+def test_paths_of_files_and_folders(tmp_path, monkeypatch):
+    """They stay where they were when a script changes its folder; others are refused."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     logger = JSONLLogger("metrics.jsonl")
@@ -281,14 +257,9 @@ def test_files_stay_where_they_were_when_a_script_changes_its_folder(tmp_path, m
     monkeypatch.chdir(tmp_path / "elsewhere")
     logger.log(2, {"x": 0.7})
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
-    assert list(Path().iterdir()) == []
-
-
-def test_a_folder_in_the_place_of_a_file_and_an_empty_path_are_refused(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
     for path in (tmp_path, ""):
-        with pytest.raises(IsADirectoryError, match=f"that of a file, got the folder {tmp_path}"):
+        with pytest.raises(IsADirectoryError, match=f"path must be .* got the folder {tmp_path}"):
             JSONLLogger(path)
     with pytest.raises(ValueError, match=r"directory must be the path of a folder, .* got ''"):
         TensorBoardLogger("")
-    assert list(tmp_path.iterdir()) == []
+    assert list(Path().iterdir()) == []

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # First ten minutes
 #
-# Train an agent, look at what it learned, film it, keep it, and take it up again. This
+# Train an agent, look at its learning curve, record a video, save it, and resume it. This
 # page, like the other tutorials, is [a script](first_ten_minutes.py) to run as it is, or
 # to open as a notebook with [jupytext](https://jupytext.readthedocs.io). It needs
 # `pip install ".[export,plot,video]"` in a copy of the repository.
@@ -92,7 +92,7 @@ print(f"drawn:  {returns.mean:.1f} +- {returns.std:.1f}")
 # %% [markdown]
 # ## Watch it
 #
-# `render_episode` films an episode, as a GIF or an MP4, and returns the frames:
+# `render_episode` records an episode, as a GIF or an MP4, and returns the frames:
 
 # %%
 import tempfile

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Gymnasium and MuJoCo
 #
-# Environments that run in Python, such as those of Gymnasium, cannot be compiled. Agents
+# Environments that run in Python, such as Gymnasium's, cannot be compiled. Agents
 # train in them all the same: they step the environment on the host, and act and learn in
 # compiled programs.
 

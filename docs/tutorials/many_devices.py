@@ -23,7 +23,7 @@ print(mesh)
 # ## Share a training
 #
 # Samples are mixed within `n_groups` groups of environments, which the devices share
-# out. The result depends on the number of groups, not on that of devices.
+# out. The result depends on the number of groups, not of devices.
 
 # %%
 env, env_params = gymnax.make("CartPole-v1")

@@ -45,7 +45,7 @@ class PenaltyPPO(PPO):
 
 
 # %% [markdown]
-# `log_prob_old` and `advantage` are those of the rollout; PPO has standardised the
+# `log_prob_old` and `advantage` come from the rollout; PPO has standardised the
 # advantages. Everything else, such as minibatches, checkpoints and sweeps, stays.
 
 # %%

@@ -23,7 +23,7 @@ agent = PPO(env, env_params, config)
 # %% [markdown]
 # ## Seeds and sets
 #
-# Arrays among the hyperparameters have a common first axis, that of the sets. Plain
+# Arrays among the hyperparameters have a common first axis of sets. Plain
 # numbers are shared by all of them. The random keys are the seeds.
 
 # %%

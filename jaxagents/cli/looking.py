@@ -33,7 +33,7 @@ def evaluate(words: Sequence[str]) -> None:
         seed = run.seed + 1 if options.seed is None else options.seed
         report_episodes(agent, seed, options.n_evals, options.deterministic)
         if options.film is not None:
-            _film(agent, seed, options.film, deterministic=options.deterministic)
+            agent.render_episode(seed, options.film, deterministic=options.deterministic)
             print(f"{options.film} shows an episode.")
 
 
@@ -79,7 +79,7 @@ def replay(words: Sequence[str]) -> None:
     _print_stretch(stretch)
     if options.film is not None:
         with told_in_a_line():
-            _film(agent, run.seed + 1, options.film, runner=stretch.runner)
+            agent.render_episode(run.seed + 1, options.film, runner=stretch.runner)
         print(f"{options.film} shows an episode after the last of these updates.")
 
 
@@ -89,12 +89,6 @@ def _check_film(agent: Any, path: Path | None) -> None:
 
     if path is not None:
         check_can_film(agent.episodes.env, path, agent.episodes.env.render_fps)
-
-
-def _film(agent: Any, seed: int, path: Path, **how: Any) -> None:
-    import jax
-
-    agent.render_episode(jax.random.key(seed), path, **how)
 
 
 def _print_stretch(stretch: Any) -> None:
@@ -138,8 +132,7 @@ def list_names(words: Sequence[str]) -> None:
     """Lists names: `jaxagents list agents`, `list envs` or `list presets`."""
     kind = parse(List, words, "list", "Lists what can be chosen.").kind
     if kind == "envs":
-        print(*environment_names(), *_names_of_suites(), sep="\n")
-        _print_further_suites()
+        _print_environments()
     elif kind == "agents":
         rows = [[name, entry.summary, entry.actions] for name, entry in CATALOGUE.items()]
         print_table(["agent", "algorithm", "actions"], rows)
@@ -148,30 +141,22 @@ def list_names(words: Sequence[str]) -> None:
         print_table(["preset", "agent", "environment"], rows)
 
 
-def _names_of_suites() -> list[str]:
-    """The environments of all installed suites but Gymnasium, which are imported for it."""
-    from_suites = []
+def _print_environments() -> None:
+    """Prints the names of gymnax and of installed suites, and to stderr where more are."""
+    print(*environment_names(), sep="\n")
+    missing = []
     for suite in SUITES:
-        if suite != GYMNASIUM and is_installed(suite):
+        if not is_installed(suite):
+            missing.append(suite)
+        elif suite != GYMNASIUM:
             from jaxagents.envs.adapters.making import names_of
 
-            from_suites += names_of(suite)
-    return from_suites
-
-
-def _print_further_suites() -> None:
-    """Prints to stderr where more names are."""
-    missing = [name for name in SUITES if name != GYMNASIUM and not is_installed(name)]
+            print(*names_of(suite), sep="\n")
+    more = f"Agents also take {GYMNASIUM}:NAME, with any name that gymnasium.make knows."
     if missing:
-        names = f"{', '.join(missing[:-1])} or {missing[-1]}" if missing[1:] else missing[0]
-        print(
-            f'More come with {names}: pip install "jaxagents[{missing[0]}]", for example.',
-            file=sys.stderr,
-        )
-    print(
-        f"Agents also take {GYMNASIUM}:NAME for what gymnasium.make knows.",
-        file=sys.stderr,
-    )
+        extra = f'pip install "jaxagents[{missing[0]}]"'
+        more = f"More come with {', '.join(missing)} (such as by {extra}). {more}"
+    print(more, file=sys.stderr)
 
 
 def _run_and_agent(folder: Path) -> tuple[Any, Any]:

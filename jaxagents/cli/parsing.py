@@ -10,15 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import tyro
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from jaxagents.cli.mistakes import MistakeError
 from jaxagents.core.names import advice, nearest
 
 T = TypeVar("T")
-
-_TYPES = ConstructorRegistry()
-"""Our own ways from words to values."""
 
 _FRAME = str.maketrans("", "", "│╭╮╰╯")
 _RULE = re.compile("[-─]{5,}")
@@ -39,6 +35,8 @@ def parse(
 ) -> T:
     """Reads the options of a command.
 
+    Paths may begin with a tilde, which shells leave as it is in `--run-dir=~/run`.
+
     Args:
         kind: The dataclass of the options.
         words: The words after the command.
@@ -53,6 +51,10 @@ def parse(
         MistakeError: A word is unknown or does not fit.
         SystemExit: Help was asked for, and shown.
     """
+    if any(not word or (word.startswith("-") and word.endswith("=")) for word in words):
+        raise MistakeError(
+            "A value is empty, perhaps of an unset shell variable: give one, or . for this folder."
+        )
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
@@ -62,7 +64,6 @@ def parse(
                 args=list(words),
                 description=description,
                 return_unknown_args=True,
-                registry=_TYPES,
             )
     except SystemExit as end:
         if end.code:
@@ -74,7 +75,13 @@ def parse(
     for name, value in leaves(options):
         if value == () and _as_option(name) in given:
             raise MistakeError(f"{_as_option(name)} needs a value.")
-    return options
+    return dataclasses.replace(
+        options,
+        **{
+            field.name: _with_home(getattr(options, field.name))
+            for field in dataclasses.fields(options)
+        },
+    )
 
 
 def leaves(options: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -92,31 +99,17 @@ def leaves(options: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from leaves(value, f"{prefix}{field.name}.")
 
 
-@_TYPES.primitive_rule
-def _path(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Path] | None:
-    """Paths may begin with a tilde, which shells leave as it is in `--run-dir=~/run`."""
-    if info.type is not Path:
-        return None
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="PATH",
-        instance_from_str=lambda words: _with_home(words[0]),
-        is_instance=lambda x: isinstance(x, Path),
-        str_from_instance=lambda path: [str(path)],
-    )
-
-
-def _with_home(word: str) -> Path:
-    if not word:
-        raise MistakeError(
-            "A path is empty, such as that of an unset shell variable: give one, or . for this folder."
-        )
-    path = Path(word)
+def _with_home(value: Any) -> Any:
+    """A path, or paths in a tuple, with the home folder in place of `~`; other values as they are."""
+    if isinstance(value, tuple):
+        return tuple(map(_with_home, value))
+    if not isinstance(value, Path):
+        return value
     try:
-        return path.expanduser()
+        return value.expanduser()
     except RuntimeError:
         raise MistakeError(
-            f"There is no home folder {path.parts[0]}: write out the path in place of {path}."
+            f"There is no home folder {value.parts[0]}: write out the path in place of {value}."
         ) from None
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from jaxagents.catalogue import CATALOGUE
-from jaxagents.cli.mistakes import MistakeError, told_in_a_line
 from jaxagents.cli.runs import FILE, Run
 
 _EPISODES = 128
@@ -16,13 +15,10 @@ def report_start(agent: Any, folder: Path) -> None:
     """Prints the agent, its folder, and the settings that are not the defaults."""
     from jaxagents.core.describe import describe, to_json
 
-    chosen, default = to_json(agent.config), to_json(type(agent.config)())
-    of_folder = "checkpoint_dir", "restore_agent"
-    changed = {
-        name: value
-        for name, value in chosen.items()
-        if value != default[name] and name not in of_folder
-    }
+    default = to_json(type(agent.config)())
+    default |= {"checkpoint_dir": str(folder.absolute()), "restore_agent": True}
+    chosen = to_json(agent.config).items()
+    changed = {name: value for name, value in chosen if value != default[name]}
     title = str(agent).splitlines()[0].rstrip(":")
     print(describe(f"{title}, in {folder}", changed), flush=True)
 
@@ -58,10 +54,9 @@ def report_training(agent: Any, run: Run, folder: Path) -> None:
 
 def report_episodes(agent: Any, seed: int, n_evals: int, deterministic: bool) -> None:
     """Plays episodes, and prints statistics of their returns, for each actor."""
-    import jax
     import numpy as np
 
-    outcomes = agent.eval(jax.random.key(seed), n_evals=n_evals, deterministic=deterministic)
+    outcomes = agent.eval(seed, n_evals=n_evals, deterministic=deterministic)
     returns = np.asarray(outcomes["returns"])
     how = "greedy" if deterministic else "sampled"
     for actor, of_actor in enumerate(returns.reshape(n_evals, -1).T):
@@ -106,33 +101,22 @@ def draw_runs(folders: Sequence[Path], metric: str, path: Path) -> None:
         path: File of the picture.
 
     Raises:
-        MistakeError: A folder holds no metrics, or not this one.
+        FileNotFoundError: A folder holds no metrics.
+        KeyError: A folder does not hold this metric.
+        MistakeError: The description of a run cannot be read.
     """
     from jaxagents.plotting import plot_learning_curve
-    from jaxagents.plotting.trainings import read_trainings
 
-    curves: list[tuple[str, Any, int | None]] = []
-    for folder in folders:
-        with told_in_a_line():
-            trainings = read_trainings(folder)
-        if metric not in trainings.metrics:
-            known = ", ".join(sorted(set(trainings.metrics) - {trainings.counter}))
-            raise MistakeError(f"{folder} has no metric '{metric}'; there are: {known}.")
-        per_update = Run.read(folder).steps_per_update if (folder / FILE).is_file() else None
-        for i, label in enumerate(trainings.labels):
-            name = folder.resolve().name
-            label = f"{name}, {label}" if len(trainings.labels) > 1 else name
-            curves.append(
-                (label, {x: of_all[i] for x, of_all in trainings.metrics.items()}, per_update)
-            )
-    in_steps, axes = all(per_update for *_, per_update in curves), None
-    for number, (label, metrics, per_update) in enumerate(curves, start=1):
+    runs = [Run.read(folder) if (folder / FILE).is_file() else None for folder in folders]
+    sizes = [run and run.steps_per_update for run in runs]
+    axes = None
+    for folder, per_update in zip(folders, sizes, strict=True):
         axes = plot_learning_curve(
-            metrics,
-            path if number == len(curves) else None,
+            folder,
+            path if folder is folders[-1] else None,
             metric=metric,
-            steps_per_update=per_update if in_steps else None,
-            label=label,
+            steps_per_update=per_update if all(sizes) else None,
+            label=folder.resolve().name,
             ax=axes,
         )
     _close_pictures()

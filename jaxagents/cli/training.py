@@ -24,7 +24,7 @@ from jaxagents.cli.mistakes import (
 )
 from jaxagents.cli.options import Resume, chosen_config, chosen_sets, options_of
 from jaxagents.cli.parsing import parse
-from jaxagents.cli.runs import Run, check_holds_no_run
+from jaxagents.cli.runs import FILE, Run, check_holds_no_run
 from jaxagents.core import numbers
 
 _SUMMARIES = {
@@ -177,7 +177,7 @@ def _go_on(run: Run, folder: Path, is_begun: bool = False) -> None:
     """Trains until a run is complete; `is_begun` tells whether its folder already describes it."""
     if CATALOGUE[run.agent].learns_from_data and run.dataset is None:
         raise MistakeError(f"{run.agent} learns from data: give --dataset FILE, of .npz or .hdf5.")
-    with _resumable(folder), _noting_ctrl_c() as check_ctrl_c, contextlib.ExitStack() as stack:
+    with _stoppable(folder) as check_ctrl_c, contextlib.ExitStack() as stack:
         import jax
 
         import jaxagents
@@ -218,27 +218,11 @@ def _how_to_go_on(folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def _resumable(folder: Path) -> Iterator[None]:
-    """Adds how to go on to the message of a run that ends early."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        is_there = (folder / "run.json").exists()
-        raise StoppedError(
-            f"Stopped. {_how_to_go_on(folder)}" if is_there else "Stopped."
-        ) from None
-    except FloatingPointError as error:
-        raise FailureError(
-            f"{error} 'jaxagents replay {shlex.quote(str(folder))}' shows its last updates."
-        ) from error
+def _stoppable(folder: Path) -> Iterator[Callable[[], None]]:
+    """Says how to go on with a run that ends early.
 
-
-@contextlib.contextmanager
-def _noting_ctrl_c() -> Iterator[Callable[[], None]]:
-    """Remembers Ctrl-C, besides raising `KeyboardInterrupt`.
-
-    Python drops the error inside callbacks, such as JAX's at each garbage collection, and modules may
-    swallow it while they are imported.
+    Python drops the `KeyboardInterrupt` of Ctrl-C inside callbacks, such as JAX's at each garbage
+    collection, and modules may swallow it while they are imported.
 
     Yields:
         A function that raises `KeyboardInterrupt` if Ctrl-C was pressed.
@@ -253,11 +237,17 @@ def _noting_ctrl_c() -> Iterator[Callable[[], None]]:
         if pressed.is_set():
             raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():
-        yield check
-        return
-    previous = signal.signal(signal.SIGINT, note)
+    is_main = threading.current_thread() is threading.main_thread()
+    previous = signal.signal(signal.SIGINT, note) if is_main else None
     try:
         yield check
+    except KeyboardInterrupt:
+        further = f" {_how_to_go_on(folder)}" if (folder / FILE).exists() else ""
+        raise StoppedError(f"Stopped.{further}") from None
+    except FloatingPointError as error:
+        raise FailureError(
+            f"{error} 'jaxagents replay {shlex.quote(str(folder))}' shows its last updates."
+        ) from error
     finally:
-        signal.signal(signal.SIGINT, previous)
+        if is_main:
+            signal.signal(signal.SIGINT, previous)

@@ -17,110 +17,72 @@ pytestmark = pytest.mark.slow
 REPOSITORY = Path(__file__).parents[2]
 BENCHMARKS = REPOSITORY / "benchmarks"
 ALONE = "--libraries jaxagents --repeats 1 --seconds 0.01"
-RUNS = {  # options of a small run, what it writes, and a row of its report
-    "accelerator.py": (
-        "--works 'a trial' --markdown report.md",
-        ["report.md"],
-        "| a trial | jaxagents",
-    ),
-    "atari.py": (
-        "--libraries jaxagents --updates 1 --parts 2 --markdown report.md",
-        ["report.md"],
-        "| jaxagents |",
-    ),
+RUNS = {  # options of a small run, and a row of its report
+    "accelerator.py": ("--works 'a trial'", "| a trial | jaxagents"),
+    "atari.py": ("--libraries jaxagents --updates 1 --parts 2", "| jaxagents |"),
     "brax_ppo.py": (
-        "--envs halfcheetah --only learning --libraries jaxagents --seeds 0 --episodes 1 --updates 1 "
-        "--output .",
-        ["brax_ppo.md", "brax_halfcheetah.png"],
+        "--envs halfcheetah --only learning --libraries jaxagents --seeds 0 --episodes 1 --updates 1",
         "| jaxagents",
     ),
     "craftax_classic.py": (
-        "--steps 1 --seeds 1 --points 1 --episodes 1 --folder run --markdown report.md",
-        ["report.md", "report.png"],
+        "--steps 1 --seeds 1 --points 1 --episodes 1 --folder run",
         "| collect wood |",
     ),
-    "environments.py": (
-        "--only gymnax --n-envs 4 --n-steps 2 --output .",
-        ["environments.md"],
-        "| `gymnax:CartPole-v1` |",
-    ),
-    "exploration.py": (
-        "--agents RND --sizes 4 --updates 1 --seeds 1 --markdown report.md",
-        ["report.md"],
-        "| DeepSea, 4 | RND |",
-    ),
+    "environments.py": ("--only gymnax --n-envs 4 --n-steps 2", "| `gymnax:CartPole-v1` |"),
+    "exploration.py": ("--agents RND --sizes 4 --updates 1 --seeds 1", "| DeepSea, 4 | RND |"),
     "games.py": (
-        "--games takeaway --seeds 1 --share 0.01 --matches 8 --markdown report.md",
-        ["report.md"],
+        "--games takeaway --seeds 1 --share 0.01 --matches 8",
         "| perfect | trained |",
     ),
-    "learners.py": (
-        "--only pendulum --quick --libraries jaxagents --output new",
-        ["new/report.md", "new/pendulum.png"],
-        "| jaxagents",
-    ),
+    "learners.py": ("--only pendulum --quick --libraries jaxagents", "| jaxagents"),
     "memory.py": (
-        "--tasks 'CartPole without velocities' --memories gru --share 0.001 --markdown report.md",
-        ["report.md"],
+        "--tasks 'CartPole without velocities' --memories gru --share 0.001",
         "| CartPole without velocities | gru |",
     ),
     "multi_agent.py": (
-        "--tasks meeting --algorithms MAPPO --seeds 1 --libraries jaxagents --markdown report.md",
-        ["report.md"],
+        "--tasks meeting --algorithms MAPPO --seeds 1 --libraries jaxagents",
         "| meeting, MAPPO | jaxagents",
     ),
     "normalisation.py": (
-        "--environments CartPole-v1 --envs 4 --turns 1 --seconds 0.01 --markdown report.md",
-        ["report.md"],
+        "--environments CartPole-v1 --envs 4 --turns 1 --seconds 0.01",
         "| CartPole-v1 | 4 | both |",
     ),
-    "off_policy.py": (
-        "--only cartpole pendulum_offline --agents DQN BC --quick --output .",
-        ["off_policy.md", "off_policy_cartpole.png", "off_policy_pendulum_offline.png"],
-        "| DQN |",
-    ),
+    "off_policy.py": ("--only cartpole pendulum_offline --agents DQN BC --quick", "| DQN |"),
     "ppo_mujoco.py": (
-        "--envs CartPole-v1 --steps 256 --seeds 1 --episodes 1 --libraries jaxagents "
-        "--markdown report.md",
-        ["report.md"],
+        "--envs CartPole-v1 --steps 256 --seeds 1 --episodes 1 --libraries jaxagents",
         "| CartPole-v1 | jaxagents |",
     ),
     "ppo_speed.py": (
-        f"--only cartpole-4 learning-cartpole {ALONE} --output . "
-        "--learning-seeds 1 --learning-share 0.001",
-        ["ppo_speed.md", "ppo_cartpole.png"],
+        f"--only cartpole-4 learning-cartpole {ALONE} --learning-seeds 1 --learning-share 0.001",
         "| jaxagents",
     ),
     "recurrent_speed.py": (
-        "--updates 1 --repeats 1 --environments MemoryChain-bsuite --libraries jaxagents "
-        "--markdown report.md",
-        ["report.md"],
+        "--updates 1 --repeats 1 --environments MemoryChain-bsuite --libraries jaxagents",
         "| MemoryChain-bsuite | jaxagents",
     ),
     "replay_speed.py": (
-        f"--works 'DDQN, an update of 128 each ten steps' {ALONE} --markdown report.md",
-        ["report.md"],
+        f"--works 'DDQN, an update of 128 each ten steps' {ALONE}",
         "| DDQN, an update of 128 each ten steps | jaxagents",
     ),
-    "sac_speed.py": (
-        f"--envs Pendulum-v1 --steps 10 {ALONE} --markdown report.md",
-        ["report.md"],
-        "| Pendulum-v1 | jaxagents",
-    ),
+    "sac_speed.py": (f"--envs Pendulum-v1 --steps 10 {ALONE}", "| Pendulum-v1 | jaxagents"),
+    "scaling.py": ("--devices 2 --envs 32 --repeats 1 --seconds 0.01", "| 2 | 64 |"),
     "suites.py": (
-        "--tasks gymnax:CartPole-v1 --seeds 1 --share 0.01 --markdown report.md",
-        ["report.md"],
+        "--tasks gymnax:CartPole-v1 --seeds 1 --share 0.01",
         "| `gymnax:CartPole-v1` | PPO |",
     ),
-    "watch_speed.py": ("--only PPO --rounds 1 --markdown report.md", ["report.md"], "| PPO |"),
-    "scaling.py": (
-        "--devices 2 --envs 32 --repeats 1 --seconds 0.01 --markdown report.md",
-        ["report.md"],
-        "| 2 | 64 |",
-    ),
+    "watch_speed.py": ("--only PPO --rounds 1", "| PPO |"),
 }
-
-
+WRITTEN = {  # by scripts that write a folder; the others write one file
+    "brax_ppo.py": ["brax_ppo.md", "brax_halfcheetah.png"],
+    "environments.py": ["environments.md"],
+    "learners.py": ["new/report.md", "new/pendulum.png"],
+    "off_policy.py": [
+        "off_policy.md",
+        "off_policy_cartpole.png",
+        "off_policy_pendulum_offline.png",
+    ],
+    "ppo_speed.py": ["ppo_speed.md", "ppo_cartpole.png"],
+}
 SMALL = {  # of the modules that workers share
     "sac": {"N_RANDOM_STEPS": 300, "BATCH_SIZE": 16, "HIDDEN_LAYERS": (8, 8), "START_STEPS": 50},
     "measure": {"N_PROBE_STEPS": 512},
@@ -162,7 +124,10 @@ def test_all_scripts_are_started_here():
 def test_script(script, tmp_path, monkeypatch):
     for package in NEEDS.get(script, ()):
         pytest.importorskip(package)
-    options, files, row = RUNS[script]
+    options, row = RUNS[script]
+    files = WRITTEN.get(script, ["report.md"])
+    folder = Path(files[0]).parent
+    options += f" --output {folder}" if script in WRITTEN else " --markdown report.md"
     before = documentation()
     path = os.pathsep.join(map(str, (REPOSITORY, REPOSITORY / "tests")))
     monkeypatch.setenv("PYTHONPATH", path)  # of the workers that it starts

@@ -42,6 +42,18 @@ def check_files():
 
 
 @pytest.fixture
+def refuses(capsys):
+    """Checks that a script refuses to write where its results are already."""
+
+    def check(script, argv):
+        with pytest.raises(SystemExit):
+            script.main(argv)
+        assert "choose another --output" in capsys.readouterr().err
+
+    return check
+
+
+@pytest.fixture
 def in_a_folder(monkeypatch, tmp_path):
     """A folder of its own, on the devices that there are, with pictures that no window shows."""
     keep_devices(monkeypatch)

@@ -1,16 +1,18 @@
 """The page of the documentation that lists all mistakes, made of the table.
 
-Run `PYTHONPATH=tests python -m mistakes.page` to write it.
+Run `PYTHONPATH=tests python -m mistakes.page` to write it, and read what changed.
 """
 
+import functools
 import re
+import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
+from compilations import compilations
 
-from mistakes.entries import Mistake
-from mistakes.outcomes import outcome_of
-from mistakes.table import THEMES
+from mistakes.table import THEMES, Mistake
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "mistakes.md"
 _LONGEST = 300
@@ -24,22 +26,43 @@ is tested.
 """
 
 
-def page() -> str:
-    """The page."""
-    parts = [_INTRODUCTION]
-    for theme in THEMES:
-        parts.append(f"\n## {theme.title}\n\n| Mistake | Error |\n|---|---|\n")
-        parts.extend(_row(mistake) for mistake in theme.mistakes)
-    return "".join(parts)
+class Outcome(NamedTuple):
+    """The outcome of a mistake: the error, its row on the page, and the functions that were compiled."""
+
+    error: Exception | None
+    row: str
+    compiled: set[str]
 
 
-def _row(mistake: Mistake) -> str:
-    message = " ".join(outcome_of(mistake).message.split())
+@functools.cache
+def outcome_of(mistake: Mistake) -> Outcome:
+    """Makes a mistake, once, in an empty folder."""
+    error = None
+    with tempfile.TemporaryDirectory() as name, compilations() as events:
+        folder = Path(name).absolute()
+        try:
+            mistake(folder)
+        except Exception as raised:
+            error = raised
+    text = str(error.args[0] if isinstance(error, KeyError) else error)
+    message = " ".join(text.replace(str(folder), "runs/1").split())
     message = re.sub(r" Its fields are: .*| at 0x[0-9a-f]+", "", message)
     if len(message) > _LONGEST:
         message = f"{message[:_LONGEST].rsplit(' ', 1)[0]} …"
     code = message.replace("`", "'").replace("|", "\\|")
-    return f"| {mistake.title} | `{mistake.error.__name__}`: `{code}` |\n"
+    row = f"| {mistake.title} | `{type(error).__name__}`: `{code}` |"
+    compiled = [event for event in events if "backend_compile" in event]  # not merely traced
+    names = re.findall(r"'fun_name': '(?:jit\()?(\w+)", "\n".join(compiled))
+    return Outcome(error, row, set(names))
+
+
+def page() -> str:
+    """The page."""
+    lines = [_INTRODUCTION]
+    for theme, mistakes in THEMES.items():
+        lines += [f"## {theme}\n", "| Mistake | Error |", "|---|---|"]
+        lines += [*(outcome_of(mistake).row for mistake in mistakes), ""]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

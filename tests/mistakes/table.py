@@ -1,4 +1,10 @@
-"""The table of all mistakes."""
+"""The table of all mistakes: by theme and title, a function that makes each."""
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
 
 from mistakes import (
     agents,
@@ -14,20 +20,45 @@ from mistakes import (
     parallel,
 )
 
-THEMES = [
-    module.mistake
-    for module in (
-        configurations,
-        hyperparameters,
-        agents,
-        networks,
-        environments,
-        checkpoints,
-        datasets,
-        on_host,
-        parallel,
-        meshes,
-        habits,
-    )
-]
-MISTAKES = [mistake for theme in THEMES for mistake in theme.mistakes]
+
+class Mistake(NamedTuple):
+    """A mistake.
+
+    Attributes:
+        title: The mistake in words.
+        make: Makes it. If it takes `folder`, it is given an empty one.
+    """
+
+    title: str
+    make: Callable[..., Any]
+
+    def __call__(self, folder: Path) -> None:
+        """Makes the mistake."""
+        self.make(*[folder] * ("folder" in inspect.signature(self.make).parameters))
+
+
+_THEMES = {
+    "Configurations": configurations,
+    "Hyperparameters": hyperparameters,
+    "Agents and hooks": agents,
+    "Networks": networks,
+    "Environments": environments,
+    "Checkpoints and restoring": checkpoints,
+    "Datasets and replay": datasets,
+    "Environments of Gymnasium": on_host,
+    "Environments of PettingZoo": parallel,
+    "Meshes": meshes,
+    "Habits from other libraries": habits,
+}
+
+
+def _rows(module: ModuleType) -> dict[str, Callable]:
+    if hasattr(module, "mistake"):
+        return {row.title: row.make for row in module.mistake.mistakes}
+    return module.MISTAKES
+
+
+THEMES = {
+    theme: [Mistake(*row) for row in _rows(module).items()] for theme, module in _THEMES.items()
+}
+MISTAKES = [mistake for mistakes in THEMES.values() for mistake in mistakes]

@@ -20,14 +20,23 @@ def key():
     return jax.random.key(0)
 
 
+def keys(number):
+    return jax.random.split(key(), number)
+
+
+def mine(base, **members):
+    """A subclass."""
+    return type("Mine", (base,), members)
+
+
 def make_ppo(env=None, agent=PPO, **fields):
     networks = {"actor_network": CategoricalActor(2, (4,)), "critic_network": StateCritic((4,))}
     config = ppo.AgentConfig(**{**ON_POLICY, **networks, **fields})
     return agent(MatchSign() if env is None else env, None, config)
 
 
-def make_box_ppo(**fields):
-    return PPO(Target(), None, ppo.AgentConfig(**{**ON_POLICY, **fields}))
+def make_box_ppo(env=None, **fields):
+    return PPO(env or Target(), None, ppo.AgentConfig(**{**ON_POLICY, **fields}))
 
 
 def make_dqn(env=None, agent=DQN, **fields):
@@ -91,6 +100,28 @@ def runner_of(agent):
 @functools.cache
 def runner():
     return runner_of(agent())
+
+
+def copied(runner):
+    return jax.tree.map(jnp.copy, runner)
+
+
+def stacked(runner):
+    """The runners of a sweep with three members."""
+    return jax.tree.map(lambda x: jnp.stack([x] * 3), runner)
+
+
+def trained():
+    """An agent that holds a run."""
+    agent = make_ppo()
+    agent.collect_training(runner(), {})
+    return agent
+
+
+def train(agent_=None, hyperparams=None, rng=0, runner=None, **how):
+    """Trains an agent from a key, or from a runner."""
+    start = (rng, hyperparams) if runner is None else (None, None, runner)
+    return (agent_ or agent()).train(*start, **{"progress": False, **how})
 
 
 @functools.cache
