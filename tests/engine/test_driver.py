@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
-from collectives import collectives_of, lowered_updates
-from compilations import compilations
+from compilations import collectives_of, compilations, lowered_updates
 from gymnasium_probes import Walk, Walks
 from probes import MatchSign
 from registry import AGENTS

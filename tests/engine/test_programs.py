@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 import trees
-from collectives import collectives_in, collectives_of, lowered_updates
+from compilations import collectives_in, collectives_of, lowered_updates
 from jax.sharding import Mesh
 from probes import MatchSign
 from registry import AGENTS
