@@ -84,7 +84,8 @@ def train(
             called = CallbackObserver(callbacks, first, n_steps, bar.say, together, earlier)
             observers.append(called)
         lengths = updates_between_points(n_steps, agent.config.eval_frequency, first)
-        observers.append(_Remembering(agent, earlier))
+        remembering = _Remembering(agent, earlier)
+        observers.append(remembering)
         try:
             chunks = TimedChunks(interruption, together=together)
             runner, metrics = drive(
@@ -94,26 +95,21 @@ def train(
             if together:
                 error.add_note(_LOST_PROCESS)
             raise
-        _remember(agent, runner, earlier, metrics)
+        remembering.on_interruption(runner, metrics)
     return runner, metrics
 
 
 class _Remembering(Observer):
-    """Has an agent remember a training that ends early, be it by an error."""
+    """Has an agent remember a run at its end, and where it ends early, be it by an error."""
 
     def __init__(self, agent: Any, earlier: Metrics | None) -> None:
         self._agent = agent
         self._earlier = earlier
 
     def on_interruption(self, runner: PyTree, history: Metrics) -> None:
-        """Gives the agent the runner and the metrics up to it."""
-        _remember(self._agent, runner, self._earlier, history)
-
-
-def _remember(agent: Any, runner: PyTree, earlier: Metrics | None, history: Metrics) -> None:
-    """Has an agent remember a runner, be it without the earlier metrics where they do not go on."""
-    agent.collect_training(runner, history)
-    agent.collect_training(runner, join(earlier, history))
+        """Gives the agent the runner, be it without the earlier metrics where they do not go on."""
+        self._agent.collect_training(runner, history)
+        self._agent.collect_training(runner, join(self._earlier, history))
 
 
 class Replay(NamedTuple):
