@@ -16,7 +16,7 @@ OBSERVATIONS = "observations"
 
 
 def not_finite(arrays: Mapping[str, PyTree]) -> list[str]:
-    """Those that hold numbers that are not finite, with the environments of those that are of one each.
+    """Names of the pytrees with non-finite numbers; for observations, also the environments.
 
     Args:
         arrays: Pytrees of arrays, by what they are.

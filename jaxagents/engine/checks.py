@@ -40,7 +40,7 @@ def check_kind(owner: str, expected: type, given: object) -> None:
     """Raises unless something is of a class.
 
     Args:
-        owner: Name of what is given it.
+        owner: Name of the agent or function that takes it.
         expected: The class.
         given: What is given.
 
@@ -190,7 +190,7 @@ def takes_info(hook: Callable[..., object]) -> bool:
 
 
 def check_eval_metrics(agent: str, config: Config, hook: Callable[..., object]) -> None:
-    """Raises if an `_eval_metrics` needs the environment's info, of which nothing is kept.
+    """Raises if an `_eval_metrics` needs the environment's info, and none is kept.
 
     Args:
         agent: Name of the agent.

@@ -239,7 +239,7 @@ def _on_mesh(behaviour: Behaviour, mesh: Mesh) -> SplitPrograms:
 
 
 def _data_on(mesh: Mesh, data: PyTree) -> PyTree:
-    """Data of which each process has its own groups, shaped `(groups, ...)` or `(groups, rows, ...)`."""
+    """Data, shaped `(groups, ...)` or `(groups, rows, ...)`; each process holds some of the groups."""
     sharding = NamedSharding(mesh, _SPLIT)
     if not mesh.is_multi_process:
         return jax.device_put(data, sharding)

@@ -63,7 +63,7 @@ class MembersOnCores(Generic[RunnerT]):
         self._called: set[str] = set()
 
     def compile(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> None:
-        """Compiles the programs of one member, which are those of all."""
+        """Compiles the programs, which all members share."""
         self._executor.compile(rngs[0], jax.tree.map(lambda x: x[0], hyperparams))
 
     def start(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> list[RunnerT]:
@@ -165,7 +165,7 @@ class MembersOnDevices:
         return _in_step(self.gather(self._program.report(runners, played)))
 
     def gather(self, runners: PyTree) -> PyTree:
-        """The runners without those that fill up the devices."""
+        """The runners, without the copies that fill up the devices."""
         return jax.tree.map(lambda x: x[: self._n_members], runners)
 
     def _filled(self, stacked: T, n_members: int) -> T:

@@ -116,7 +116,7 @@ class Replay(NamedTuple):
     """A stretch of a training that was made once more.
 
     Attributes:
-        runner: The runner after its last update, bit for bit that of the training.
+        runner: The runner after its last update, bit for bit the same as in the run.
         metrics: `update_step` and all that each update reports, such as losses and gradient norms, with
             a leading axis of updates.
         not_finite_since: The first update after which a number was not finite, if there was one.
@@ -138,7 +138,7 @@ def replay(agent: Any, first: int, n_updates: int, hyperparams: PyTree) -> Repla
         agent: The agent, whose configuration names the folder.
         first: Number of updates made before the stretch.
         n_updates: Number of updates in it.
-        hyperparams: Hyperparameters structured as those of the checkpoint.
+        hyperparams: Hyperparameters structured as in the checkpoint.
 
     Returns:
         The stretch.
