@@ -129,8 +129,12 @@ class MembersOnDevices:
 
     def compile(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> None:
         """Traces the programs, which are compiled by their first calls."""
+        sharding = NamedSharding(self._mesh, _MEMBERS)
         runners = self._jitted.start.trace(*self._filled((rngs, hyperparams), len(rngs))).out_info
-        self._jitted.advance.trace(runners, np.int32(1), self._data)
+        placed = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), runners
+        )
+        self._jitted.advance.trace(placed, np.int32(1), self._data)
 
     @nan_is_allowed
     def start(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> PyTree:
