@@ -223,21 +223,18 @@ def test_arrays_of_other_networks_are_refused(name):
 
 STEM = {"conv1": (64, 3, 7, 7), "bn1": (64,)}
 SMALLER = {**STEM, **torch_layers("layer1.0.", 64, 64, (3, 3), shortcut=False)}
-LARGER = {**SMALLER, **torch_layers("layer1.1.", 64, 64, (3, 3), shortcut=False)}
-IN_GRAY = {**SMALLER, "conv1": (64, 1, 7, 7)}
 
 
 @pytest.mark.parametrize(
     ("layers", "norm", "message"),
     [
-        (
-            LARGER,
-            "batch",
-            "has, but the network lacks, 'batch_stats/stage1_block2/norm1/mean', .* 5 m",
-        ),
         (STEM, "batch", "it lacks 'batch_stats/stage1_block1/norm1/mean', .* and 5 more."),
         (SMALLER, "group", "has, but the network lacks, 'batch_stats/stage1_block1/norm1/mean'"),
-        (IN_GRAY, "batch", r"'params/stem/kernel' has the shape \(7, 7, 1, 64\), but the network"),
+        (
+            {**SMALLER, "conv1": (64, 1, 7, 7)},
+            "batch",
+            r"'params/stem/kernel' has the shape \(7, 7, 1",
+        ),
     ],
 )
 def test_weights_of_another_residual_network_are_refused(layers, norm, message):
