@@ -136,7 +136,7 @@ def _of_metrics(metrics: Mapping[str, Any], sets: Mapping[str, Any]) -> Training
     counter = next((name for name in _COUNTERS if name in metrics), None)
     if counter is None:
         raise ValueError(
-            "Metrics must hold 'update_step' or 'step', as those of train do, got "
+            "Metrics must hold 'update_step' or 'step', as train returns them, got "
             f"{', '.join(metrics) or 'none'}."
         )
     n_axes = np.ndim(metrics[counter])

@@ -1,4 +1,4 @@
-"""Policies as files, beside what the suite says of every agent's; and one run out of many."""
+"""Policies as files, beyond the suite's test of every agent; and one run out of many."""
 
 import resource
 from pathlib import Path

@@ -311,7 +311,7 @@ def minibatches_that_do_not_divide_environments():
 
 @mistake(
     ValueError,
-    r"needs a memory of shape \(64,\): at first that of agent\.initial_carry\(training\)",
+    r"needs a memory of shape \(64,\): at first agent\.initial_carry\(training\)",
 )
 def no_memory_for_a_network_with_one():
     """Acting by a network with a memory, without giving it one: `agent.act(actor, (), obs)`."""

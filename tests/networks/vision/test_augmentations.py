@@ -109,7 +109,7 @@ def test_crops_are_shifts_of_the_padded_image():
 
 
 def test_resized_crops_are_parts_in_the_size_of_the_image():
-    """The pixels of the image are their own positions, so that those of the part can be read off."""
+    """Pixels hold their own positions, so that the position of the part can be read off."""
     n, height, width = 200, 20, 30
     images = np.moveaxis(np.indices((height, width), np.float32), 0, -1)
     images = np.broadcast_to(images, (n, height, width, 2))

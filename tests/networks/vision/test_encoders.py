@@ -1,4 +1,4 @@
-"""Encoders of images: shapes, references, parameter counts, batch statistics, and what is refused."""
+"""Encoders of images: shapes, references, parameter counts, batch statistics, and refusals."""
 
 import math
 
@@ -25,7 +25,7 @@ RNG = np.random.default_rng(0)
 
 
 def random_variables(encoder, images):
-    """Variables none of which is zero; initialisers take long to compile."""
+    """Random variables without zeros; initialisers take long to compile."""
     shapes = jax.eval_shape(encoder.init, KEY, images)
 
     def draw(path, leaf):

@@ -50,7 +50,7 @@ def test_weights_that_are_saved_are_loaded_in_the_types_of_the_network(tmp_path,
 
 @every_format
 def test_arrays_that_lie_otherwise_in_memory(tmp_path, name):
-    """As those of another library do whose weights were transposed."""
+    """As the transposed weights of another library do."""
     rows = np.arange(6, dtype=np.float32).reshape(2, 3)
     variables = {"transposed": rows.T, "reversed": rows[::-1], "columns": rows[:, 1:]}
     save_pretrained(variables, tmp_path / name)
@@ -133,7 +133,7 @@ def test_a_missing_library_is_named_with_its_extra(tmp_path, monkeypatch):
 
 
 def torch_layers(prefix, n_in, n_out, sizes, shortcut):
-    """Shapes of the layers of a block: convolutions and normalisations, and those of the shortcut."""
+    """Shapes of the layers of a block: convolutions, normalisations and the shortcut."""
     channels = [n_in] + [n_out // 4] * (len(sizes) - 1) + [n_out] if len(sizes) == 3 else None
     channels = channels or [n_in, n_out, n_out]
     layers = {}
