@@ -22,9 +22,9 @@ import reports
 
 import jaxagents
 from jaxagents import IPPO, PPO, ippo, ppo
-from jaxagents.core.suites import is_installed
+from jaxagents.core.extras import is_installed
 from jaxagents.envs import Environment, Episodes
-from jaxagents.envs.films import draw_states
+from jaxagents.envs.drawings import draw_states
 from jaxagents.envs.play import random_action
 
 ENVIRONMENTS = {

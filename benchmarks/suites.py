@@ -19,7 +19,7 @@ from flax import linen as nn
 
 import jaxagents
 from jaxagents import IPPO, PPO, ppo
-from jaxagents.core.suites import is_installed
+from jaxagents.core.extras import is_installed
 from jaxagents.networks import CategoricalActor, PerActor, StateCritic
 
 HEAD = "Environment", "Agent", "Steps", "Untrained", "Return, by seed", "Most", "CPU minutes a seed"

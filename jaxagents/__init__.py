@@ -7,7 +7,7 @@ from typing import Any
 
 import lazy_loader
 
-from jaxagents.core.former_names import former_names
+from jaxagents.core.names import former_names
 
 _import, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 _former = former_names(__name__)

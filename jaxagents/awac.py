@@ -12,11 +12,11 @@ from jaxagents import ops
 from jaxagents.agents.config import OfflineAgentConfig
 from jaxagents.agents.offline import OfflineBase
 from jaxagents.bc import ImitationConfig, gaussian_policy, imitate
-from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.learners.actor_critic import (
     ActorCriticConfig,
+    ActorCriticHyperparameters,
     ActorCriticLearner,
-    squared_error,
 )
 from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info
@@ -34,7 +34,7 @@ class AWACConfig(ActorCriticConfig, ImitationConfig):
     critic_network: nn.Module | None = None
 
 
-class HyperParameters(Hyperparameters):
+class HyperParameters(ActorCriticHyperparameters):
     """Traced hyperparameters of AWAC.
 
     Attributes:
@@ -47,12 +47,8 @@ class HyperParameters(Hyperparameters):
         critic_learning_rate: Step size of the critics.
     """
 
-    gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
-    tau: Traced = hyperparameter(0.005, 0.0, 1.0)
     beta: Traced = hyperparameter(1.0, 0.0)
     max_weight: Traced = hyperparameter(100.0, 0.0, infinite=True)
-    actor_learning_rate: Traced = hyperparameter(3e-4, 0.0)
-    critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
 
 AWACHyperparameters = HyperParameters
@@ -71,31 +67,9 @@ class AWACLearner(ActorCriticLearner[AWACConfig, HyperParameters]):
         target_critic: Their slowly moving copies.
     """
 
-    hooks = ("_advantage", "_update_critic", "_update_actor")
+    hooks = ("_targets", "_advantage", "_update_critic", "_update_actor")
     _config_type = AWACConfig
     _hyperparams_type = HyperParameters
-
-    @classmethod
-    def _initial(
-        cls,
-        config: AWACConfig,
-        hyperparams: HyperParameters,
-        rng: Key[Array, ""],
-        example: Example,
-    ) -> Self:
-        rng, actor_key, critic_key = jax.random.split(rng, 3)
-        actor, _ = cls._create_actor(config, hyperparams.actor_learning_rate, actor_key, example)
-        critic, target_critic = cls._critics(
-            config, hyperparams.critic_learning_rate, critic_key, example
-        )
-        return cls(
-            config=config,
-            hyperparams=hyperparams,
-            rng=rng,
-            actor=actor,
-            critic=critic,
-            target_critic=target_critic,
-        )
 
     @classmethod
     def default_networks(cls, config: AWACConfig, example: Example) -> dict[str, nn.Module]:
@@ -120,23 +94,15 @@ class AWACLearner(ActorCriticLearner[AWACConfig, HyperParameters]):
         """Actions of the policy."""
         return jnp.clip(self.actor(observations).sample(key), -1.0, 1.0)
 
-    def _update_critic(self, key: Key[Array, ""], batch: Batch) -> tuple[TrainState, Info]:
-        """The squared temporal-difference error, for each critic."""
+    def _targets(self, key: Key[Array, ""], batch: Batch) -> Float[Array, "batch"]:
         obs = batch["next_observations"]
         values = self.target_critic(obs, self._drawn(key, obs)).min(axis=0)
-        targets = ops.td_target(batch["rewards"], self.discounts(batch), batch["masks"], values)
-
-        def loss_fn(params: PyTree) -> tuple[Array, Info]:
-            q = self.critic(batch["observations"], batch["actions"], params=params)
-            loss, info = squared_error(q, targets, batch)
-            return loss, {"critic_loss": loss, **info}
-
-        return self.critic.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
+        return ops.td_target(batch["rewards"], self.discounts(batch), batch["masks"], values)
 
     def _advantage(
         self, key: Key[Array, ""], critic: TrainState, batch: Batch
     ) -> Float[Array, "batch"]:
-        """The excess of the value of an action in the data over that of one of the policy."""
+        """The value of an action in the data beyond the value of an action of the policy."""
         obs = batch["observations"]
         own = critic(obs, self._drawn(key, obs)).min(axis=0)
         return critic(obs, batch["actions"]).min(axis=0) - own
@@ -145,15 +111,13 @@ class AWACLearner(ActorCriticLearner[AWACConfig, HyperParameters]):
         self, key: Key[Array, ""], advantage: Float[Array, "batch"], batch: Batch
     ) -> tuple[TrainState, Info]:
         """The imitation of actions by the exponential of their advantages."""
-        hp = self.hyperparams
-        weights = ops.advantage_weights(advantage, hp.beta, hp.max_weight)
-        actor, info = imitate(self.actor, batch, weights, self.config.training(key))
-        return actor, {**info, "advantage": advantage.mean()}
+        hp, training = self.hyperparams, self.config.training(key)
+        return imitate(self.actor, batch, advantage, hp.beta, hp.max_weight, training)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(OfflineAgentConfig, AWACConfig):
-    """Static configuration of the agent: that of the learner, and how it is trained."""
+    """Static configuration of the agent: its learner, and how it is trained."""
 
 
 class AWAC(OfflineBase[AgentConfig, HyperParameters]):

@@ -98,24 +98,32 @@ def gaussian_policy(
 
 
 def imitate(
-    actor: TrainState, batch: Batch, weights: Float[Array, "batch"], training: dict[str, Any]
+    actor: TrainState,
+    batch: Batch,
+    advantage: Float[Array, "batch"],
+    beta: Traced,
+    max_weight: Traced,
+    training: dict[str, Any],
 ) -> tuple[TrainState, Info]:
-    """Makes the actions of the data more likely, some more than others.
+    """Makes the actions of the data more likely, by the exponential of their advantages.
 
     Args:
         actor: A policy.
         batch: Observations and actions; its `weights`, if it has any, weigh the samples too.
-        weights: Weight of each action.
+        advantage: Advantage of each action.
+        beta: Inverse temperature of the weights.
+        max_weight: The largest weight.
         training: Keyword arguments of the policy in training.
 
     Returns:
         The policy after a gradient step, and its loss.
     """
+    weights = ops.advantage_weights(advantage, beta, max_weight)
 
     def loss_fn(params: PyTree) -> tuple[Array, Info]:
         policy = actor(batch["observations"], params=params, **training)
         loss = -weighted_mean(weights * policy.log_prob(batch["actions"]), batch)
-        return loss, {"actor_loss": loss}
+        return loss, {"actor_loss": loss, "advantage": advantage.mean()}
 
     return actor.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
 
@@ -141,13 +149,8 @@ class BCLearner(Learner[BCConfig, HyperParameters]):
         cls, config: BCConfig, hyperparams: HyperParameters, rng: Key[Array, ""], example: Example
     ) -> Self:
         rng, key = jax.random.split(rng)
-        actor, _ = cls._create_actor(config, hyperparams.actor_learning_rate, key, example)
-        return cls(
-            config=config,
-            hyperparams=hyperparams,
-            rng=rng,
-            actor=actor,
-        )
+        actor = cls._create_actor(config, hyperparams.actor_learning_rate, key, example)
+        return cls(config=config, hyperparams=hyperparams, rng=rng, actor=actor)
 
     @classmethod
     def default_networks(cls, config: BCConfig, example: Example) -> dict[str, nn.Module]:
@@ -204,7 +207,7 @@ class DiscreteBCLearner(BCLearner):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(SequencesConfig, BCConfig):
-    """Static configuration of the agent: that of the learner, and how it is trained."""
+    """Static configuration of the agent: its learner, and how it is trained."""
 
 
 class BC(OfflineBase[AgentConfig, HyperParameters]):

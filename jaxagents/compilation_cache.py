@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 import platformdirs
 
-from jaxagents.core.folders import folder
+from jaxagents.core.files import folder
 
 _SHORTEST = 0.1
 """Seconds. Programs that compile faster are not kept."""

@@ -23,17 +23,15 @@ from jaxagents.core.schedules import is_schedule
 from jaxagents.dqn import DDQNLearner, DQNLearner
 from jaxagents.learners.batches import check_targets, weighted_mean
 from jaxagents.learners.config import Example
-from jaxagents.learners.learner import Batch, Info
-from jaxagents.learners.optimizer import optimized
+from jaxagents.learners.learner import Batch, Info, created
 from jaxagents.learners.q_learning import QConfig
 from jaxagents.learners.train_state import TrainState
-from jaxagents.networks.initialisation import initialise
 from jaxagents.sac import SACConfig, SACHyperparameters, SACLearner, Temperature, dual_step
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class CQLConfig(SACConfig):
-    """Static fields of continuous CQL. The defaults are those of the authors' code.
+    """Static fields of continuous CQL. The defaults are from the authors' code.
 
     Attributes:
         features: Widths of the hidden layers of the default networks.
@@ -151,19 +149,14 @@ class CQLLearner(SACLearner):
         return _with_weight(super()._with_defaults(hyperparams, example), 5.0)
 
     @classmethod
-    def _initial(
-        cls, config: CQLConfig, hyperparams: HyperParameters, rng: Key[Array, ""], example: Example
-    ) -> Self:
-        learner = super()._initial(config, hyperparams, rng, example)
-        if hyperparams.target_action_gap is None:
-            return learner
-        weight = optimized(
-            Temperature(),
-            initialise(Temperature(), rng, hyperparams.conservative_weight),
-            config.optimizer,
-            hyperparams.weight_learning_rate,
-        )
-        return learner.replace(weight=weight)
+    def _further_networks(
+        cls, config: CQLConfig, hyperparams: HyperParameters, key: Key[Array, ""], example: Example
+    ) -> dict[str, TrainState]:
+        networks = super()._further_networks(config, hyperparams, key, example)
+        if hyperparams.target_action_gap is not None:
+            initial, rate = hyperparams.conservative_weight, hyperparams.weight_learning_rate
+            networks["weight"] = created(Temperature(), config.optimizer, rate, key, initial)
+        return networks
 
     def _update(self, batch: Batch) -> tuple[Self, Info]:
         learner, info = super()._update(batch)
@@ -246,7 +239,7 @@ class DiscreteCQLLearner(DDQNLearner):
         return _with_weight(hyperparams, 1.0)
 
     def _q_target(self, batch: Batch) -> Float[Array, "batch"]:
-        """The target of double Q-learning, or with `double=False` that of Q-learning."""
+        """The target of double Q-learning, or of Q-learning with `double=False`."""
         return super()._q_target(batch) if self.config.double else DQNLearner._q_target(self, batch)
 
     def _loss(
@@ -276,7 +269,7 @@ def _with_weight(hyperparams: WeightedT, default: float) -> WeightedT:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(OfflineAgentConfig, CQLConfig, DiscreteCQLConfig):
-    """Static configuration of the agent: that of its learners, and how they are trained."""
+    """Static configuration of the agent: its learners, and how they are trained."""
 
 
 class CQL(OfflineBase[AgentConfig, HyperParameters]):

@@ -14,15 +14,17 @@ from jaxagents.agents.config import OfflineAgentConfig
 from jaxagents.agents.offline import OfflineBase
 from jaxagents.bc import ImitationConfig, gaussian_policy, imitate
 from jaxagents.core.config import checked, optimizer_function
-from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
-from jaxagents.learners.actor_critic import ActorCriticConfig, ActorCriticLearner, squared_error
+from jaxagents.core.hyperparameters import Traced, hyperparameter
+from jaxagents.learners.actor_critic import (
+    ActorCriticConfig,
+    ActorCriticHyperparameters,
+    ActorCriticLearner,
+)
 from jaxagents.learners.batches import weighted_mean
 from jaxagents.learners.config import Example, flax_module
-from jaxagents.learners.learner import Batch, Info
-from jaxagents.learners.optimizer import optimized
+from jaxagents.learners.learner import Batch, Info, created
 from jaxagents.learners.train_state import TrainState, target_update
 from jaxagents.networks import ValueCritic
-from jaxagents.networks.initialisation import initialise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,8 +44,8 @@ class IQLConfig(ActorCriticConfig, ImitationConfig):
     )
 
 
-class HyperParameters(Hyperparameters):
-    """Traced hyperparameters of IQL. The defaults are those of the paper on the MuJoCo tasks.
+class HyperParameters(ActorCriticHyperparameters):
+    """Traced hyperparameters of IQL. The defaults are from the paper on the MuJoCo tasks.
 
     Attributes:
         gamma: Discount.
@@ -56,13 +58,9 @@ class HyperParameters(Hyperparameters):
         value_learning_rate: Step size of the value function.
     """
 
-    gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
-    tau: Traced = hyperparameter(0.005, 0.0, 1.0)
     expectile: Traced = hyperparameter(0.7, 0.0, 1.0)
     beta: Traced = hyperparameter(3.0, 0.0)
     max_weight: Traced = hyperparameter(100.0, 0.0, infinite=True)
-    actor_learning_rate: Traced = hyperparameter(3e-4, 0.0)
-    critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
     value_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
 
@@ -92,36 +90,17 @@ class IQLLearner(ActorCriticLearner[IQLConfig, HyperParameters]):
     _hyperparams_type = HyperParameters
 
     @classmethod
-    def _initial(
+    def _further_networks(
         cls,
         config: IQLConfig,
         hyperparams: HyperParameters,
-        rng: Key[Array, ""],
+        key: Key[Array, ""],
         example: Example,
-    ) -> Self:
-        rng, actor_key, critic_key, value_key = jax.random.split(rng, 4)
-        obs, rate = example.observations, hyperparams.actor_learning_rate
-        optimizer = config.actor_optimizer
-        actor, _ = cls._create_actor(config, rate, actor_key, example, optimizer)
-        default = cls.default_networks(config, example)["value_network"]
-        value = config.critic_of(config.value_network or default, obs, "value")
-        critic, target_critic = cls._critics(
-            config, hyperparams.critic_learning_rate, critic_key, example
-        )
-        return cls(
-            config=config,
-            hyperparams=hyperparams,
-            rng=rng,
-            actor=actor,
-            critic=critic,
-            target_critic=target_critic,
-            value=optimized(
-                value,
-                initialise(value, value_key, example.observations),
-                config.optimizer,
-                hyperparams.value_learning_rate,
-            ),
-        )
+    ) -> dict[str, TrainState]:
+        obs, rate = example.observations, hyperparams.value_learning_rate
+        value = config.value_network or cls.default_networks(config, example)["value_network"]
+        value = config.critic_of(value, obs, "value")
+        return {"value": created(value, config.optimizer, rate, key, obs)}
 
     @classmethod
     def default_networks(cls, config: IQLConfig, example: Example) -> dict[str, nn.Module]:
@@ -163,31 +142,19 @@ class IQLLearner(ActorCriticLearner[IQLConfig, HyperParameters]):
         self, key: Key[Array, ""], advantage: Float[Array, "batch"], batch: Batch
     ) -> tuple[TrainState, Info]:
         """Equation 7."""
-        hp = self.hyperparams
-        weights = ops.advantage_weights(advantage, hp.beta, hp.max_weight)
-        actor, info = imitate(self.actor, batch, weights, self.config.training(key))
-        return actor, {**info, "advantage": advantage.mean()}
+        hp, training = self.hyperparams, self.config.training(key)
+        return imitate(self.actor, batch, advantage, hp.beta, hp.max_weight, training)
 
     def _update_critic(self, value: TrainState, batch: Batch) -> tuple[TrainState, Info]:
         """Equation 6, for each critic."""
-        targets = ops.td_target(
-            batch["rewards"],
-            self.discounts(batch),
-            batch["masks"],
-            value(batch["next_observations"]),
-        )
-
-        def loss_fn(params: PyTree) -> tuple[Array, Info]:
-            values = self.critic(batch["observations"], batch["actions"], params=params)
-            loss, info = squared_error(values, targets, batch)
-            return loss, {"critic_loss": loss, **info}
-
-        return self.critic.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
+        values, rewards = value(batch["next_observations"]), batch["rewards"]
+        targets = ops.td_target(rewards, self.discounts(batch), batch["masks"], values)
+        return self._fit_critics(targets, batch)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(OfflineAgentConfig, IQLConfig):
-    """Static configuration of the agent: that of the learner, and how it is trained."""
+    """Static configuration of the agent: its learner, and how it is trained."""
 
 
 class IQL(OfflineBase[AgentConfig, HyperParameters]):

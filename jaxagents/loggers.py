@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 
 from jaxagents.core.describe import to_json
 from jaxagents.core.extras import require
-from jaxagents.core.folders import folder
+from jaxagents.core.files import folder
 
 
 class Logger(Protocol):

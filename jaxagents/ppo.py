@@ -15,9 +15,9 @@ from jaxagents.agents.playing import playing_in_minibatch
 from jaxagents.agents.ready_made import ReadyMadePolicy
 from jaxagents.agents.runners import Runner
 from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
-from jaxagents.core.former_names import former_names
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.metrics import MetricStats
+from jaxagents.core.names import former_names
 from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import OptimizerParams
 from jaxagents.learners.train_state import TrainState

@@ -18,11 +18,10 @@ from jaxagents.agents.runners import RolloutRunner
 from jaxagents.agents.sequences import Sequence, elements, first_of
 from jaxagents.core.arrays import in_32_bits, select
 from jaxagents.core.config import checked
-from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.numbers import positive
-from jaxagents.core.remembered import Steps
-from jaxagents.core.report import REWARDS, Flags, Report, nonfinite_environments
+from jaxagents.core.observed import Steps
+from jaxagents.core.report import OBSERVATIONS, REWARDS, Flags, Report, nonfinite_environments
 from jaxagents.engine.host_rollout import HostCollection, HostRollout
 from jaxagents.learners.config import Example
 from jaxagents.learners.fit import in_groups
@@ -67,9 +66,9 @@ class AgentConfig(PQNConfig, LearnerAgentConfig):
     Attributes:
         batch_size: Number of parallel environments (elsewhere `num_envs`).
         rollout_length: Steps taken in each environment before learning from them.
-        minibatch_size: Number of transitions that a gradient step learns from; divides those of a
-            rollout. With a memory, a multiple of `rollout_length * n_groups`: whole sequences.
-        gradient_steps: Number of gradient steps of an update step: those of whole epochs.
+        minibatch_size: Number of transitions that a gradient step learns from; divides the number
+            of a rollout. With a memory, a multiple of `rollout_length * n_groups`: whole sequences.
+        gradient_steps: Number of gradient steps of an update step, in whole epochs.
     """
 
     n_steps: int = 1_000
@@ -161,7 +160,7 @@ class PQNLearner(ValueLearner[PQNConfig, HyperParameters]):
         example: Example,
     ) -> Self:
         rng, key = jax.random.split(rng)
-        critic, _ = cls._create_critic(config, hyperparams.critic_learning_rate, key, example)
+        critic = cls._create_critic(config, hyperparams.critic_learning_rate, key, example)
         return cls(config=config, hyperparams=hyperparams, rng=rng, critic=critic)
 
     def _update(self, batch: Batch) -> tuple[Self, Info]:
@@ -191,7 +190,7 @@ class _Steps(NamedTuple):
 class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner]):
     r"""Parallelised Q-networks, complete for discrete actions.
 
-    Many environments take the place of a replay buffer, and normalised layers that of a target network:
+    Many environments replace a replay buffer, and normalised layers replace a target network:
     the network learns from its own rollouts, in minibatches, and is fitted to the returns
 
     $$G_t = r_t + \gamma \left((1 - \lambda) \max_a Q(s_{t+1}, a) + \lambda G_{t+1}\right)$$

@@ -14,17 +14,18 @@ from jaxagents import ops
 from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.off_policy import OffPolicyBase, ReplayHyperparameters
 from jaxagents.core.config import checked
-from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.numbers import positive, share
-from jaxagents.learners.actor_critic import ActorCriticConfig, ActorCriticLearner, squared_error
-from jaxagents.learners.batches import check_targets
+from jaxagents.learners.actor_critic import (
+    ActorCriticConfig,
+    ActorCriticHyperparameters,
+    ActorCriticLearner,
+    squared_error,
+)
 from jaxagents.learners.config import Example
-from jaxagents.learners.learner import Batch, Info
-from jaxagents.learners.losses import check_mean_loss
-from jaxagents.learners.optimizer import optimized
+from jaxagents.learners.learner import Batch, Info, created
 from jaxagents.learners.train_state import TrainState, target_update
 from jaxagents.networks import CategoricalPolicy, Critic, DiscreteCritic, Policy, ensemblize
-from jaxagents.networks.initialisation import initialise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,7 +76,7 @@ class SACConfig(ActorCriticConfig):
 
         Args:
             key: Random key, which others use too.
-            number: Sets what is drawn from it here apart.
+            number: A number of this draw, which other draws do not have.
 
         Returns:
             The arguments; none without dropout.
@@ -85,8 +86,8 @@ class SACConfig(ActorCriticConfig):
         return {"train": True, "rngs": {"dropout": jax.random.fold_in(key, number)}}
 
 
-class SACHyperparameters(Hyperparameters):
-    """Traced hyperparameters of SAC. The defaults are those of the paper.
+class SACHyperparameters(ActorCriticHyperparameters):
+    """Traced hyperparameters of SAC. The defaults are from the paper.
 
     Attributes:
         gamma: Discount.
@@ -100,12 +101,8 @@ class SACHyperparameters(Hyperparameters):
         temperature_learning_rate: Step size of the temperature; 0 keeps it fixed.
     """
 
-    gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
-    tau: Traced = hyperparameter(0.005, 0.0, 1.0)
     target_entropy: Traced = None
     initial_temperature: Traced = hyperparameter(1.0, 1e-8, constant=True)
-    actor_learning_rate: Traced = hyperparameter(3e-4, 0.0)
-    critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
     temperature_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
 
@@ -149,32 +146,15 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
         return hyperparams.replace(target_entropy=jnp.float32(cls._default_target_entropy(example)))
 
     @classmethod
-    def _initial(
+    def _further_networks(
         cls,
         config: SACConfig,
         hyperparams: SACHyperparameters,
-        rng: Key[Array, ""],
+        key: Key[Array, ""],
         example: Example,
-    ) -> Self:
-        rng, actor_key, critic_key, temperature_key = jax.random.split(rng, 4)
-        actor, _ = cls._create_actor(config, hyperparams.actor_learning_rate, actor_key, example)
-        critic, target_critic = cls._critics(
-            config, hyperparams.critic_learning_rate, critic_key, example
-        )
-        return cls(
-            config=config,
-            hyperparams=hyperparams,
-            rng=rng,
-            actor=actor,
-            critic=critic,
-            target_critic=target_critic,
-            temperature=optimized(
-                Temperature(),
-                initialise(Temperature(), temperature_key, hyperparams.initial_temperature),
-                config.optimizer,
-                hyperparams.temperature_learning_rate,
-            ),
-        )
+    ) -> dict[str, TrainState]:
+        initial, rate = hyperparams.initial_temperature, hyperparams.temperature_learning_rate
+        return {"temperature": created(Temperature(), config.optimizer, rate, key, initial)}
 
     def _check_networks(self, example: Example) -> None:
         super()._check_networks(example)
@@ -213,16 +193,7 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
 
     def _update_critic(self, key: Key[Array, ""], batch: Batch) -> tuple[TrainState, Info]:
         targets, kwargs = self._targets(key, batch), self.config.in_update(key, 1)
-        check_targets(f"{type(self).__name__}._targets", jnp.shape(targets), batch)
-
-        def loss_fn(params: PyTree) -> tuple[Array, Info]:
-            return self._loss_of_critics(self._values(params, batch, **kwargs), targets, batch)
-
-        return self.critic.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
-
-    def _values(self, params: PyTree, batch: Batch, **kwargs: Any) -> Float[Array, "critics batch"]:
-        """The critics' values of the batch's actions; further arguments are passed on to them."""
-        return self.critic(batch["observations"], batch["actions"], params=params, **kwargs)
+        return self._fit_critics(targets, batch, **kwargs)
 
     def _for_target(
         self, key: Key[Array, ""], values: Float[Array, "critics *batch"]
@@ -235,15 +206,8 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
         return values.min(axis=0)
 
     def _for_policy(self, values: Float[Array, "critics *batch"]) -> Float[Array, "*batch"]:
-        """The value by which critics together teach the policy."""
+        """The value of all critics together in the loss of the policy."""
         return values.min(axis=0) if self.config.n_target_critics is None else values.mean(axis=0)
-
-    def _loss_of_critics(
-        self, values: Float[Array, "critics batch"], targets: Float[Array, "batch"], batch: Batch
-    ) -> tuple[Float[Array, ""], Info]:
-        output = self._critic_loss(values, targets, batch)
-        check_mean_loss(f"{type(self).__name__}._critic_loss", output)
-        return output
 
     @staticmethod
     def _critic_loss(
@@ -393,7 +357,7 @@ def expected_soft_value(
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(OffPolicyConfig, SACConfig):
-    """Static configuration of the agent: that of the learner, and how it is trained."""
+    """Static configuration of the agent: its learner, and how it is trained."""
 
 
 class HyperParameters(SACHyperparameters, ReplayHyperparameters):

@@ -13,10 +13,13 @@ from jaxagents import ops
 from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.off_policy import OffPolicyBase, ReplayHyperparameters
 from jaxagents.core.config import checked
-from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.numbers import positive
-from jaxagents.learners.actor_critic import ActorCriticConfig, ActorCriticLearner, squared_error
-from jaxagents.learners.batches import check_targets
+from jaxagents.learners.actor_critic import (
+    ActorCriticConfig,
+    ActorCriticHyperparameters,
+    ActorCriticLearner,
+)
 from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.losses import check_mean_loss
@@ -38,8 +41,8 @@ class TD3Config(ActorCriticConfig):
     policy_delay: int = checked(2, positive)
 
 
-class TD3Hyperparameters(Hyperparameters):
-    """Traced hyperparameters of TD3. The defaults are those of the authors' code.
+class TD3Hyperparameters(ActorCriticHyperparameters):
+    """Traced hyperparameters of TD3. The defaults are from the authors' code.
 
     Noises are in units of half the box of actions.
 
@@ -54,13 +57,9 @@ class TD3Hyperparameters(Hyperparameters):
         critic_learning_rate: Step size of the critics.
     """
 
-    gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
-    tau: Traced = hyperparameter(0.005, 0.0, 1.0)
     target_noise: Traced = hyperparameter(0.2, 0.0)
     target_noise_clip: Traced = hyperparameter(0.5, 0.0, infinite=True)
     exploration_noise: Traced = hyperparameter(0.1, 0.0)
-    actor_learning_rate: Traced = hyperparameter(3e-4, 0.0)
-    critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
 
 class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
@@ -79,33 +78,10 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
 
     target_actor: TrainState
 
+    _with_targets = ("actor", "critic")
     hooks = ("_targets", "_actor_loss", "_update_critic", "_update_actor")
     _config_type = TD3Config
     _hyperparams_type = TD3Hyperparameters
-
-    @classmethod
-    def _initial(
-        cls,
-        config: TD3Config,
-        hyperparams: TD3Hyperparameters,
-        rng: Key[Array, ""],
-        example: Example,
-    ) -> Self:
-        rng, actor_key, critic_key = jax.random.split(rng, 3)
-        rate = hyperparams.actor_learning_rate
-        actor, variables = cls._create_actor(config, rate, actor_key, example)
-        critic, target_critic = cls._critics(
-            config, hyperparams.critic_learning_rate, critic_key, example
-        )
-        return cls(
-            config=config,
-            hyperparams=hyperparams,
-            rng=rng,
-            actor=actor,
-            target_actor=TrainState.from_variables(actor.model_def, variables),
-            critic=critic,
-            target_critic=target_critic,
-        )
 
     @classmethod
     def default_networks(cls, config: TD3Config, example: Example) -> dict[str, nn.Module]:
@@ -129,17 +105,6 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
         )
         return self.replace(rng=rng, critic=critic, **networks), {**critic_info, **actor_info}
 
-    def _update_critic(self, key: Key[Array, ""], batch: Batch) -> tuple[TrainState, Info]:
-        targets = self._targets(key, batch)
-        check_targets(f"{type(self).__name__}._targets", jnp.shape(targets), batch)
-
-        def loss_fn(params: PyTree) -> tuple[Array, Info]:
-            values = self.critic(batch["observations"], batch["actions"], params=params)
-            loss, info = squared_error(values, targets, batch)
-            return loss, {"critic_loss": loss, **info}
-
-        return self.critic.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
-
     def _targets(self, key: Key[Array, ""], batch: Batch) -> Float[Array, "batch"]:
         next_actions = self._add_noise(key, self.target_actor(batch["next_observations"]).mode())
         values = self.target_critic(batch["next_observations"], next_actions).min(axis=0)
@@ -148,7 +113,7 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
     def _add_noise(
         self, key: Key[Array, ""], actions: Float[Array, "batch action"]
     ) -> Float[Array, "batch action"]:
-        """Actions near those of the policy, so that similar actions get similar values."""
+        """Actions near the actions of the policy, so that similar actions get similar values."""
         clip = self.hyperparams.target_noise_clip
         noise = self.hyperparams.target_noise * jax.random.normal(key, actions.shape, actions.dtype)
         return jnp.clip(actions + jnp.clip(noise, -clip, clip), -1.0, 1.0)
@@ -190,7 +155,7 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(OffPolicyConfig, TD3Config):
-    """Static configuration of the agent: that of the learner, and how it is trained."""
+    """Static configuration of the agent: its learner, and how it is trained."""
 
 
 class HyperParameters(TD3Hyperparameters, ReplayHyperparameters):

@@ -16,11 +16,11 @@ from jaxagents.learners.train_state import TrainState
 from jaxagents.td3 import TD3Config, TD3Hyperparameters, TD3Learner
 
 _SMALLEST_SIZE = 1e-6
-"""The least by which values are divided, so that those of zero stay zero."""
+"""Smallest divisor of values, so that values of zero stay zero."""
 
 
 class HyperParameters(TD3Hyperparameters):
-    """Traced hyperparameters of TD3+BC. The defaults are those of the authors' code.
+    """Traced hyperparameters of TD3+BC. The defaults are from the authors' code.
 
     Those of [TD3][jaxagents.td3.TD3Hyperparameters], and
 
@@ -67,7 +67,7 @@ class TD3BCLearner(TD3Learner):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(OfflineAgentConfig, TD3Config):
-    """Static configuration of the agent: that of the learner, and how it is trained.
+    """Static configuration of the agent: its learner, and how it is trained.
 
     Attributes:
         normalise_observations: Whether networks are given observations of zero mean and unit variance,

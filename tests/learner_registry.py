@@ -37,7 +37,7 @@ class Row(NamedTuple):
     def create(self, seed=0, observations=None, **kwargs):
         batch = self.batch()
         observations = batch["observations"] if observations is None else observations
-        fields = {"features": (8, 8), **self.kwargs, **kwargs}
+        fields = {"features": (8,), **self.kwargs, **kwargs}
         return self.learner.create(seed, observations, batch["actions"], **fields)
 
     def batch(self, *lead, seed=0):
@@ -63,18 +63,15 @@ _Q = {"n_actions": N_ACTIONS, "epsilon": 0.5}
 LEARNERS = {
     "SAC": Row(SACLearner),
     "DiscreteSAC": Row(DiscreteSACLearner, {"n_actions": N_ACTIONS}),
-    "TD3": Row(TD3Learner, {"policy_delay": 1}),
-    "TD3 delayed": Row(TD3Learner, acting="critic"),
-    "TD3BC": Row(TD3BCLearner, {"policy_delay": 1}),
+    "TD3": Row(TD3Learner, acting="critic"),
+    "TD3BC": Row(TD3BCLearner, acting="critic"),
     "AWAC": Row(AWACLearner),
     "IQL": Row(IQLLearner),
-    "CQL": Row(CQLLearner, {"n_action_samples": 3}),
-    "CQL Lagrange": Row(CQLLearner, {"n_action_samples": 3, "target_action_gap": 1.0}),
+    "CQL": Row(CQLLearner, {"n_action_samples": 3, "target_action_gap": 1.0}),
     "DiscreteCQL": Row(DiscreteCQLLearner, {"n_actions": N_ACTIONS}, acting="critic"),
     "DQN": Row(DQNLearner, _Q, acting="critic"),
     "DDQN": Row(DDQNLearner, {**_Q, "dueling": True}, acting="critic"),
-    "C51": Row(C51Learner, {**_Q, "n_atoms": 11}, acting="critic"),
-    "Rainbow": Row(C51Learner, {**_Q, "n_atoms": 5, **RAINBOW}, acting="critic"),
+    "C51": Row(C51Learner, {**_Q, "n_atoms": 5, **RAINBOW}, acting="critic"),
     "QRDQN": Row(QRDQNLearner, {**_Q, "n_quantiles": 5}, acting="critic"),
     "BC": Row(BCLearner, traced="actor_learning_rate"),
     "DiscreteBC": Row(DiscreteBCLearner, {"n_actions": N_ACTIONS}, traced="actor_learning_rate"),

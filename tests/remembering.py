@@ -4,7 +4,7 @@ import jax
 from probes import Recall
 
 from jaxagents import load_policy
-from jaxagents.core.remembered import Remembered
+from jaxagents.core.observed import Remembered
 
 
 def check_acts_with_its_memory(agent, folder):

@@ -1,4 +1,4 @@
-"""Checks of environments, the same for every suite."""
+"""Checks of environments, the same for every suite, and steps in them."""
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,29 @@ def check_suite_environment(env, **options):
     _, metrics = trained.train(KEY, module.HyperParameters(), progress=False)
     assert np.isfinite(metrics["actor_loss"][-1])
     return trained
+
+
+def trace_updates(agent):
+    """The shapes of two updates of an agent, and of an evaluation after them: nothing is compiled."""
+    hyperparams = agent._hyperparams(agent._hyperparams_type())
+    runner = jax.eval_shape(agent.program.start, KEY, hyperparams)
+    runner = jax.eval_shape(agent.program.advance, runner, np.int32(2))[0]
+    jax.eval_shape(agent.program.play, KEY, agent._acting(runner))
+    return runner
+
+
+def played(episodes, actions):
+    """The first observation, and the outcomes of steps with some actions."""
+
+    def step(state, action):
+        taken = episodes.step(KEY, state, action)
+        return taken.envstate, taken
+
+    def play(actions):
+        obs, state = episodes.reset(KEY)
+        return obs, jax.lax.scan(step, state, actions)[1]
+
+    return jax.tree.map(np.asarray, jax.jit(play)(np.int32(actions)))
 
 
 def lasts(env, action, n_steps):

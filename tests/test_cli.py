@@ -202,7 +202,7 @@ def test_films_an_episode(trained, tmp_path, capsys, monkeypatch):
     missing = tmp_path / "no such folder"
     said = ends(["eval", str(trained), "--film", str(missing / "film.gif")], 2, capsys)
     assert f"there is no folder {missing}" in said
-    monkeypatch.setattr("jaxagents.envs.adapters.functional.Gymnax.can_draw", False)
+    monkeypatch.setattr("jaxagents.envs.adapters.functional.Functional.can_draw", False)
     said = ends(["eval", str(trained), "--film", str(tmp_path / "other.gif")], 2, capsys)
     assert "does not draw" in said
 
@@ -367,7 +367,7 @@ def test_plots_what_a_run_that_was_killed_amid_a_line_has_written(copied, capsys
         (["train", "ppo", "gymnasium:LunarLander-v3"], "Box2D is not installed"),
         (
             ["train", "ppo", "gymnasium:ALE/Pong-v5"],
-            "Those that another package registers begin with it, as in 'gymnasium:ale_py:ALE/Pong-v5'.",
+            "that another package registers begin with it, as in 'gymnasium:ale_py:ALE/Pong-v5'.",
         ),
         (["train", "ppo", "gymnasium:no_such:Pong-v5"], "No module named 'no_such'"),
         (["train", "ppo", "gymnasium:numpy:Pong-v5"], "Environment `Pong` doesn't exist"),

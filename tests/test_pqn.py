@@ -4,13 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import trees
 from probes import KnownValues, MatchSign
 from registry import AGENTS
 
-from jaxagents import PQN, LinearSchedule, PQNLearner, pqn
+from jaxagents import PQN, PQNLearner, pqn
 from jaxagents.agents.annealing import annealed
-from jaxagents.engine.program import at_present
 from jaxagents.sharding import make_mesh
 
 (CASE,) = [case for case in AGENTS if case.name == "PQN"]
@@ -43,14 +41,15 @@ class RecordingPQN(PQN):
 
 @pytest.fixture(scope="module")
 def recording():
-    """An agent that learns nothing, so that all of an update sees one network, and its runner."""
+    """An agent that learns nothing, so that all of an update sees one network, and what it plays."""
     config = CASE.config(max_episode_steps=3)
     agent = RecordingPQN(KnownValues(None), None, config, eval_during_training=False)
-    return agent, agent.start(KEY, CASE.hyperparams(0.0, q_lambda=0.7))
+    runner = agent.start(KEY, CASE.hyperparams(0.0, q_lambda=0.7))
+    return agent, runner, *jax.jit(agent._play)(runner)[1:]
 
 
 def test_values_of_successors_are_of_allowed_actions(recording):
-    agent, _ = recording
+    agent, *_ = recording
     obs, actions = np.ones((3, 2), np.float32), np.zeros(3, np.int32)
     seen = {"observation": obs, "action_mask": np.eye(3, dtype=bool)}
     learner = PQNLearner.create(0, seen, actions, n_actions=3, features=(4,))
@@ -59,8 +58,7 @@ def test_values_of_successors_are_of_allowed_actions(recording):
 
 
 def test_targets_are_the_returns_of_the_true_successors(recording):
-    agent, runner = recording
-    _, steps, _ = jax.jit(agent._play)(runner)
+    agent, runner, steps, _ = recording
     assert np.asarray(steps.truncated).any()
     assert np.asarray(steps.terminated).any()
     expected = returns_by_loops(steps, 0.5, 0.7)
@@ -70,8 +68,7 @@ def test_targets_are_the_returns_of_the_true_successors(recording):
 
 
 def test_every_transition_is_learned_from_once_an_epoch(recording):
-    agent, runner = recording
-    _, steps, rngs = jax.jit(agent._play)(runner)
+    agent, runner, steps, rngs = recording
     seen = np.asarray(
         jax.jit(agent._epochs)(runner, runner.carry, steps, rngs)[1]["targets"]
     ).ravel()
@@ -80,9 +77,10 @@ def test_every_transition_is_learned_from_once_an_epoch(recording):
     np.testing.assert_allclose(seen[:2].mean(), seen[2:].mean(), rtol=1e-5)
 
 
-def test_values_are_those_of_normalised_layers_without_a_target():
-    learner = CASE.make(MatchSign, False).start(KEY, CASE.hyperparams()).learner
-    assert any("LayerNorm" in jax.tree_util.keystr(path) for path, _ in leaves(learner.critic))
+def test_values_are_those_of_normalised_layers_without_a_target(recording):
+    learner = recording[1].learner
+    names = [jax.tree_util.keystr(path) for path, _ in leaves(learner.critic)]
+    assert any("LayerNorm" in name for name in names)
     assert not hasattr(learner, "target_critic")
 
 
@@ -90,40 +88,10 @@ def leaves(critic):
     return jax.tree_util.tree_leaves_with_path(critic.params)
 
 
-@pytest.mark.slow
-def test_two_devices_make_the_training_of_one():
-    fields = {"n_groups": 2, "replicated_updates": True, "normalise_observations": True}
-    agent = CASE.make(MatchSign, False, **fields)
-    alone, shared = (
-        agent.train(KEY, CASE.hyperparams(), progress=False, mesh=mesh)
-        for mesh in (None, make_mesh(2))
-    )
-    trees.assert_equal(alone, shared)
-    (moments,) = shared[0].learner.critic.extra_variables["observed"]["statistics"]["moments"]
-    assert moments.count == 5 * 64
-
-
 def test_two_devices_that_share_gradients_learn():
     agent = CASE.make(MatchSign, n_groups=2, n_steps=150, eval_frequency=150)
     _, metrics = agent.train(KEY, CASE.hyperparams(), progress=False, mesh=make_mesh(2))
     np.testing.assert_array_equal(metrics["returns"][-1], 1.0)
-
-
-def test_exploration_follows_a_schedule():
-    agent = CASE.make(MatchSign, False)
-    hyperparams = CASE.hyperparams(0.0, epsilon=LinearSchedule(1.0, 0.0, 1))
-    runner = agent.start(KEY, hyperparams)
-
-    @jax.jit
-    def actions_and_greedy_ones(runner):
-        present = at_present(agent, runner)
-        _, steps, _ = agent._play(present)
-        return steps.action, jax.vmap(present.learner.sample_actions)(steps.obs)
-
-    for differ in (True, False):
-        taken, greedy = map(np.asarray, actions_and_greedy_ones(runner))
-        assert (taken != greedy).any() == differ
-        runner = agent.advance(runner, 1)
 
 
 def test_a_learner_alone_learns_returns():
@@ -135,8 +103,8 @@ def test_a_learner_alone_learns_returns():
         "actions": jnp.array([0, 1, 0, 1]),
         "returns": jnp.array([1.0, -1.0, 1.0, -1.0]),
     }
-    for _ in range(300):
-        learner, _ = learner.update(batch)
+    many = jax.tree.map(lambda x: jnp.broadcast_to(x, (300, *x.shape)), batch)
+    learner, _ = learner.update_many(many)
     np.testing.assert_allclose(learner.q(jnp.ones(2)), [1.0, -1.0], atol=0.05)
 
 

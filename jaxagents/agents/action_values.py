@@ -6,7 +6,7 @@ from jaxtyping import Array, Float, PyTree
 
 from jaxagents.agents.checks.observations import naming_observations
 from jaxagents.agents.learner_agent import LearnerAgent, LearnerConfigT, LearnerRunnerT
-from jaxagents.core.remembered import observation_of
+from jaxagents.core.observed import observation_of
 from jaxagents.engine.program import HyperparametersT
 from jaxagents.learners.q_learning import ValueLearner
 

@@ -21,26 +21,25 @@ from jaxagents.callbacks import Callback, Progress, as_callbacks
 from jaxagents.checkpoints import records as checkpoint
 from jaxagents.checkpoints.records import restore_members
 from jaxagents.core import processes
-from jaxagents.core.attributes import missing_attribute
 from jaxagents.core.compilation import is_tracing, nan_is_allowed
 from jaxagents.core.describe import describe
-from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.grid import Grid
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.keys import RandomKey, Seed, as_key, as_keys, single_key
 from jaxagents.core.metrics import Metrics, MetricStats
+from jaxagents.core.names import missing_attribute
 from jaxagents.core.numbers import flag, not_negative, positive
-from jaxagents.core.shared_programs import Programs, compiled
+from jaxagents.core.shared_programs import Programs, compiled, fingerprint
 from jaxagents.engine import run, sweep
 from jaxagents.engine.behaviour import Behaviour, ConfigT, without_files
 from jaxagents.engine.executors import OnDevice, OnMesh
 from jaxagents.engine.host import executor_of
-from jaxagents.engine.interruption import Interruption
+from jaxagents.engine.loop import Interruption
 from jaxagents.engine.program import HyperparametersT, RunnerT
 from jaxagents.engine.replay import Replay, replay
 from jaxagents.engine.sweep import SweepResult
+from jaxagents.envs.drawings import check_can_film, draw_states, write_film
 from jaxagents.envs.episodes import EpisodeState
-from jaxagents.envs.films import check_can_film, draw_states, write_film
 from jaxagents.exporting import export_policy
 from jaxagents.loggers import Logger, as_loggers
 
@@ -179,8 +178,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         with Interruption() as interruption:
             if runner is None:
                 key = single_key(key, "train")
-                if isinstance(executor, OnDevice):
-                    executor.compile(key, hyperparams)
+                executor.compile(key, hyperparams)
                 runner = executor.start(key, hyperparams)
             else:
                 own = runner if runner is self.training_runner else as_own(self, runner)

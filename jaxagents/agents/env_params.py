@@ -6,8 +6,8 @@ from typing import Any, cast
 from flax import struct
 
 from jaxagents.core.hyperparameters import Hyperparameters, Traced
-from jaxagents.core.intervals import Interval
-from jaxagents.core.schedules import FunctionSchedule, Schedule, check_one_number
+from jaxagents.core.numbers import Interval
+from jaxagents.core.schedules import FunctionSchedule, Schedule, check_one_number, check_value
 
 _REAL = Interval(float("-inf"), float("inf"))
 
@@ -44,27 +44,13 @@ class PlayingHyperparameters(Hyperparameters):
             )
         super().check_ranges(path)
         for name, value in self.of_environment.items():
-            self._check_value(f"env_params[{name!r}]", value)
+            check_value(f"env_params[{name!r}]", value, _REAL)
 
     def check_single(self, path: str = "") -> None:
         """Raises if a value is an array, where one training takes one number."""
         super().check_single(path)
         for name, value in self.of_environment.items():
-            if isinstance(value, Schedule):
-                value.check_single(f"env_params[{name!r}]")
-            else:
-                check_one_number(f"env_params[{name!r}]", value)
-
-    def _check_value(self, name: str, value: Traced) -> None:
-        if isinstance(value, Schedule):
-            value.check(name, _REAL)
-        elif isinstance(value, list | tuple):
-            raise ValueError(
-                f"{name} must be a number, or an array of them for a sweep, got {value!r}: give "
-                f"jnp.array({list(value)})."
-            )
-        else:
-            _REAL.check(name, value)
+            check_one_number(f"env_params[{name!r}]", value)
 
 
 def _as_schedule(value: Any) -> Traced:

@@ -14,8 +14,7 @@ from jaxagents.agents.reward_scale import observe_rewards
 from jaxagents.agents.runners import OffPolicyRunner
 from jaxagents.agents.sampling import CARRIES, Sampling
 from jaxagents.core.arrays import select
-from jaxagents.core.finite import OBSERVATIONS
-from jaxagents.core.report import REWARDS, Flags, Report, nonfinite_environments
+from jaxagents.core.report import OBSERVATIONS, REWARDS, Flags, Report, nonfinite_environments
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.engine.host_play import begun_again
 from jaxagents.engine.host_rollout import HostCollection, HostRollout
@@ -249,7 +248,8 @@ _end_episodes = jax.jit(DeviceBuffer.end_episodes)
 def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
     """Splits an update of an agent into the parts between steps of environments on the host.
 
-    Transitions are stored in the replay buffer on the device, in the program that learns from it.
+    The gradient steps of an update learn from the transitions before its own, so that the device makes
+    them while the environments take a step.
 
     Args:
         agent: The agent.
@@ -293,24 +293,19 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
     ) -> OffPolicyRunner:
         return runner.replace(buffer=_end_episodes(runner.buffer, where))
 
-    def stored(
-        runner: OffPolicyRunner, rng: Key[Array, ""], rollout: HostRollout
-    ) -> tuple[OffPolicyRunner, Experience]:
+    def store(runner: OffPolicyRunner, rollout: HostRollout) -> tuple[OffPolicyRunner, Report]:
         rows = transitions(rollout.obs, rollout.action, rollout, rollout.carry)
         buffer, _ = jax.lax.scan(lambda buffer, row: (buffer.add(row), None), runner.buffer, rows)
         given = {REWARDS: rollout.reward, OBSERVATIONS: rollout.next_obs}
         seen = seen_of(config, runner.learner, rows)
-        runner = with_returns(config, runner.replace(rng=rng, buffer=buffer), seen)
-        return runner, Experience(nonfinite_environments(given, axis=1), seen)
+        runner = with_returns(config, runner.replace(rng=keys_of(runner)[0], buffer=buffer), seen)
+        played = Experience(nonfinite_environments(given, axis=1), seen)
+        return after_observing(agent, runner, played), Report({}, played.nonfinite)
 
-    def store(runner: OffPolicyRunner, rollout: HostRollout) -> OffPolicyRunner:
-        return after_observing(agent, *stored(runner, keys_of(runner)[0], rollout))
-
-    def learn(runner: OffPolicyRunner, rollout: HostRollout) -> tuple[OffPolicyRunner, Report]:
-        rng, _, key = keys_of(runner)
-        runner, played = stored(runner, rng, rollout)
-        runner, numbers = agent._learn(runner, jax.random.split(key, config.gradient_steps))
-        return after_observing(agent, runner, played), Report(numbers, played.nonfinite)
+    def learn(runner: OffPolicyRunner) -> tuple[OffPolicyRunner, Report]:
+        keys = jax.random.split(keys_of(runner)[2], config.gradient_steps)
+        runner, numbers = agent._learn(runner, keys)
+        return runner, Report(numbers)
 
     return HostCollection(
         lambda learner: agent._initial_memories(),

@@ -14,7 +14,7 @@ from jaxagents.agents.runners import Runner
 from jaxagents.agents.sequences import check_inputs, n_samples_of
 from jaxagents.agents.targets import in_units_of_critic, targets_after
 from jaxagents.agents.transitions import Transition
-from jaxagents.core.clashes import check_not_taken
+from jaxagents.core.names import check_not_taken
 from jaxagents.learners.fit import OF_EVERY_FIT, Fit, Share, with_examples
 from jaxagents.learners.losses import Info, check_shape, losses_and_info
 from jaxagents.networks import remembers

@@ -15,7 +15,7 @@ from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.runners import LearnerRunner
 from jaxagents.agents.units import Units, check_action_space
 from jaxagents.core.hook_names import is_ours
-from jaxagents.core.remembered import Remembered, observation_of
+from jaxagents.core.observed import Remembered, observation_of
 from jaxagents.core.schedules import has_schedules, is_schedule
 from jaxagents.engine.checks import check_same_arrays
 from jaxagents.engine.program import HyperparametersT

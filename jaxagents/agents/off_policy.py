@@ -23,10 +23,9 @@ from jaxagents.agents.runners import OffPolicyRunner
 from jaxagents.agents.sampling import Sampling
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.compilation import nan_is_allowed
-from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.observed import action_mask
-from jaxagents.core.report import Report
+from jaxagents.core.report import OBSERVATIONS, Report
 from jaxagents.core.shared_programs import compiled
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.data.priorities import PriorityTree, importance_weights
@@ -77,7 +76,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             key: Random key.
             learner: The learner.
             obs: Observations of all environments, as
-                [`Remembered`][jaxagents.core.remembered.Remembered] where the learner has a memory.
+                [`Remembered`][jaxagents.core.observed.Remembered] where the learner has a memory.
             n_steps: Number of environment steps so far, over all environments, not counting those
                 before learning started.
 

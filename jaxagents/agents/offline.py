@@ -20,12 +20,13 @@ from jaxagents.agents.runners import LearnerRunner
 from jaxagents.agents.sampling import CARRIES, Sampling
 from jaxagents.core import processes
 from jaxagents.core.arrays import in_32_bits
-from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.report import Report
+from jaxagents.core.shared_programs import fingerprint
 from jaxagents.data import Dataset, rows
 from jaxagents.data.values import (
     check_allowed,
     check_are_numbers,
+    check_order,
     check_values,
     moments_of_rows,
     reward_factor,
@@ -112,7 +113,6 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         keys = self._learner_type.batch_keys
         if self.config.has_memory:
             keys = (*keys, "ends")
-            self._check_single_steps(dataset)
         missing = [key for key in keys if key not in dataset]
         if missing:
             raise KeyError(
@@ -131,6 +131,9 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         observed = [key for key in _OBSERVED_KEYS if key in arrays]
         for key in observed:
             check_dataset_observations(arrays[key], rows.in_dicts(self._observation), key)
+        if self.config.has_memory:
+            self._check_single_steps(dataset)
+            check_order(type(self).__name__, dataset)
         actions = np.asarray(arrays["actions"])
         self._check_actions(actions)
         if is_discrete(self.episodes.action_space):

@@ -28,10 +28,9 @@ from jaxagents.agents.runners import Runner
 from jaxagents.agents.sequences import Sequence, outputs_of, to_learn_from
 from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition
 from jaxagents.core.arrays import in_32_bits
-from jaxagents.core.finite import OBSERVATIONS
 from jaxagents.core.hook_names import is_own
 from jaxagents.core.hyperparameters import Traced
-from jaxagents.core.report import REWARDS, Report, nonfinite_environments
+from jaxagents.core.report import OBSERVATIONS, REWARDS, Report, nonfinite_environments
 from jaxagents.engine.host_rollout import HostCollection
 from jaxagents.envs.environment import Environment
 from jaxagents.learners.fit import fit

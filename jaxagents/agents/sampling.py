@@ -8,7 +8,7 @@ from jaxtyping import Array, ArrayLike, Float, Int, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.config import OffPolicyConfig, SequencesConfig
-from jaxagents.core.remembered import Steps, Successors
+from jaxagents.core.observed import Steps, Successors
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.data.rows import OF_THE_LAST
 from jaxagents.learners.learner import Batch

@@ -12,17 +12,21 @@ from jaxtyping import ArrayLike, PyTree
 
 from jaxagents.checkpoints.disk import Troubles
 from jaxagents.checkpoints.disk import write_description as write_description
-from jaxagents.checkpoints.notes import TREE, CorruptCheckpointError
+from jaxagents.checkpoints.notes import (
+    TREE,
+    CorruptCheckpointError,
+    notes_of_schedules,
+    structured_as_saved,
+)
 from jaxagents.checkpoints.store import Restored, Store
 from jaxagents.checkpoints.writer import SharedWriter, Writer
 from jaxagents.core import processes
 from jaxagents.core.arrays import is_key
 from jaxagents.core.describe import to_json
-from jaxagents.core.finite import not_finite
 from jaxagents.core.grid import Grid
 from jaxagents.core.keys import RandomKey, as_key, implementation_of, single_key
 from jaxagents.core.metrics import Metrics, join
-from jaxagents.core.saved_schedules import notes_of_schedules, structured_as_saved
+from jaxagents.core.report import not_finite
 from jaxagents.loggers import JSONLLogger, Logger
 
 Agent = Any
@@ -92,7 +96,7 @@ class Records:
         self._earlier = earlier
         self._at_checkpoint = bool(earlier)
         self._has_failed = False
-        file = JSONLLogger(store.directory / "metrics.jsonl", store.step_name)
+        file = JSONLLogger(store.directory / "metrics.jsonl")
         self.logger = MetricsFile(file, writer.troubles)
 
     def __enter__(self) -> "Records":
@@ -102,7 +106,6 @@ class Records:
             FileExistsError: Another run writes to the folder, or it holds later checkpoints.
         """
         self._writer.__enter__()
-        self._store.on_begin()
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -111,7 +114,7 @@ class Records:
         self._writer.__exit__(*exception)
         if (self._has_failed or self._writer.is_behind) and exception[0] is None:
             steps = self._store.steps()
-            held = f"checkpoints up to {self._store.unit} {steps[-1]}" if steps else "no checkpoint"
+            held = f"checkpoints up to update {steps[-1]}" if steps else "no checkpoint"
             warnings.warn(
                 f"The end of the training could not be saved in {self._store.directory}, which has "
                 f"{held}. {self._store.if_unsaved}.",
@@ -140,12 +143,11 @@ class Records:
         only_if_sound: bool = False,
     ) -> None:
         self._at_checkpoint = self._has_failed = True
-        metrics = join(self._earlier, history, self._store.step_name)
+        metrics = join(self._earlier, history)
         with self._writer.attempt():
             step, tree, notes, is_sound = self._snapshot(runner)
             if is_sound or not (only_if_sound or self._writer.is_written(step)):
                 self._writer.save(step, tree, metrics, mean_return if is_sound else None, notes)
-                self._store.on_save(step, notes)
             self._has_failed = False
 
 
@@ -154,8 +156,6 @@ class AgentStore(Store):
 
     item = "runner"
     owner = "agent"
-    unit = "update"
-    step_name = "update_step"
     if_filled = "Set restore_agent=True in the configuration to restore from them"
     if_behind = (
         "Go on from the last checkpoint (runner, _ = agent.restore('last') and "
@@ -303,8 +303,6 @@ class SweepStore(Store):
 
     item = "members"
     owner = "sweep"
-    unit = "update"
-    step_name = "update_step"
     if_filled = "Set restore_agent=True in the configuration to go on from them"
     if_behind = "Set restore_agent=True in the configuration to go on from the last checkpoint"
     if_unsaved = "What is not saved is in the runners that are returned, and nowhere else"

@@ -15,7 +15,7 @@ from jaxtyping import PyTree
 from jaxagents.checkpoints import notes as checkpoint_notes
 from jaxagents.checkpoints.leaves import check_leaves, leaves_of, read_leaves, with_leaves
 from jaxagents.checkpoints.notes import HISTORY, TREE, CorruptCheckpointError, step_and_version
-from jaxagents.core.folders import folder
+from jaxagents.core.files import folder
 from jaxagents.core.metrics import Metrics
 
 Notes = dict[str, Any]
@@ -55,12 +55,9 @@ class Store:
 
     item: ClassVar[str]  # name of the pytree
     owner: ClassVar[str]  # whose pytree it is, in messages
-    unit: ClassVar[str]  # the unit of steps, in messages
-    step_name: ClassVar[str]  # name of the steps in the history
     if_filled: ClassVar[str]  # advice where the folder already holds checkpoints
     if_behind: ClassVar[str]  # advice where it holds later ones
     if_unsaved: ClassVar[str]  # advice where the end of a run could not be saved
-    passing: ClassVar[tuple[str, ...]] = ()  # notes that alone are no reason to write again
 
     def __init__(self, directory: str | os.PathLike) -> None:
         """Takes the folder, which need not exist."""
@@ -88,7 +85,7 @@ class Store:
 
     def place(self, step: int) -> str:
         """A checkpoint in words."""
-        return f"The checkpoint of {self.unit} {step} in {self.directory}"
+        return f"The checkpoint of update {step} in {self.directory}"
 
     def check(self, may_be_filled: bool) -> None:
         """Checks that the folder can take checkpoints.
@@ -102,7 +99,7 @@ class Store:
         steps = self.steps()
         if steps and not may_be_filled:
             raise FileExistsError(
-                f"{self.directory} already holds checkpoints, up to {self.unit} {steps[-1]}. "
+                f"{self.directory} already holds checkpoints, up to update {steps[-1]}. "
                 f"{self.if_filled}, or choose another checkpoint_dir. Nothing was changed."
             )
         if not steps:
@@ -120,8 +117,8 @@ class Store:
                 if step in steps:
                     continue
                 warnings.warn(
-                    f"{path} is the checkpoint of {self.unit} {step}, and was renamed. It is passed "
-                    f"over: name it {step} again to have it back.",
+                    f"{path} is the checkpoint of update {step}, and was renamed. It is passed over: "
+                    f"name it {step} again to have it back.",
                     stacklevel=3,
                 )
 
@@ -187,12 +184,6 @@ class Store:
             return error
         return None
 
-    def on_begin(self) -> None:
-        """Hook: called when a run has locked the folder."""
-
-    def on_save(self, step: int, notes: Mapping[str, Any]) -> None:
-        """Hook: called when a checkpoint with some notes has been written, or will be soon."""
-
     def first_readable(
         self,
         mode: str | int,
@@ -250,8 +241,8 @@ class Store:
             return [int(mode)]
         if mode != "best":
             raise FileNotFoundError(
-                f"There is no checkpoint of {mode!r}: choose 'best', 'last' or one of the "
-                f"{self.step_name.replace('_', ' ')}s {steps}."
+                f"There is no checkpoint of {mode!r}: choose 'best', 'last' or one of the update steps "
+                f"{steps}."
             )
         if best_fn is not None:
             return [self._chosen(best_fn)]
@@ -274,9 +265,9 @@ class Store:
         if found is None:
             raise CorruptCheckpointError(f"No checkpoint in {self.directory} could be read.")
         step, history = found
-        is_kept = np.isin(history[self.step_name], [step, *self.steps()])
+        is_kept = np.isin(history["update_step"], [step, *self.steps()])
         history = {name: values[is_kept] for name, values in history.items()}
-        kept = history[self.step_name]
+        kept = history["update_step"]
         chosen = np.asarray(best_fn(history))
         if chosen.ndim or chosen.dtype.kind not in "iu":
             raise TypeError(

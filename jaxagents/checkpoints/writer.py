@@ -4,6 +4,7 @@ import contextlib
 import functools
 import secrets
 import shutil
+import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from orbax.checkpoint.options import MultiprocessingOptions
 
 _SECONDS_FOR_A_FILE_TO_APPEAR = 10.0
+_one_at_a_time = threading.Lock()
+"""Held while a checkpoint is saved: orbax tells the saves of a process apart by one number for all."""
 
 
 class Writer:
@@ -135,8 +138,7 @@ class Writer:
             try:
                 former = self._store.notes(step)
                 n_points = {leaf["path"]: leaf["shape"][0] for leaf in former[HISTORY]}
-                name = self._store.step_name
-                if len(history.get(name, ())) <= n_points.get(name, 0):
+                if len(history.get("update_step", ())) <= n_points.get("update_step", 0):
                     history = self._store.history(step)
             except CorruptCheckpointError:
                 return
@@ -145,7 +147,7 @@ class Writer:
         past, signatures_of_past = pack(leaves_of(history))
         notes = {**self._identity, **(notes or {}), TREE: signatures, HISTORY: signatures_of_past}
         notes = sealed(notes, step, mean_return)
-        if former and self._agreed(say_the_same(former, notes, self._store.passing)):
+        if former and self._agreed(say_the_same(former, notes)):
             return
         if mean_return is not None:
             self._mean_returns[step] = mean_return
@@ -192,8 +194,8 @@ class Writer:
         for step, damage in damages.items():
             if damage is None:
                 raise FileExistsError(
-                    f"{store.directory} holds a checkpoint of {store.unit} {step}, but this training "
-                    f"starts at {store.unit} {self._start}. {store.if_behind}, or choose another "
+                    f"{store.directory} holds a checkpoint of update {step}, but this training "
+                    f"starts at update {self._start}. {store.if_behind}, or choose another "
                     "checkpoint_dir. Nothing was changed."
                 )
         for step, _, path in store.folders():
@@ -237,7 +239,8 @@ class Writer:
         def save() -> None:
             arrays = jax.tree.leaves(items[self._store.item].item)
             probe(self._store.checkpoints, sum(array.nbytes for array in arrays))
-            self._orbax.save(path, args=items)
+            with _one_at_a_time:
+                self._orbax.save(path, args=items)
 
         self._wait = self._thread.submit(self._complete, path, save).result
 

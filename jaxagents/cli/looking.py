@@ -12,7 +12,7 @@ from jaxagents.cli.parsing import parse
 from jaxagents.cli.reports import draw_runs, print_table, report_episodes
 from jaxagents.cli.runs import Run
 from jaxagents.core import numbers
-from jaxagents.core.suites import GYMNASIUM, SUITES, is_installed
+from jaxagents.core.extras import GYMNASIUM, SUITES, is_installed
 
 
 def evaluate(words: Sequence[str]) -> None:
@@ -85,7 +85,7 @@ def replay(words: Sequence[str]) -> None:
 
 def _check_film(agent: Any, path: Path | None) -> None:
     """Raises early if no episode could be filmed."""
-    from jaxagents.envs.films import check_can_film
+    from jaxagents.envs.drawings import check_can_film
 
     if path is not None:
         check_can_film(agent.episodes.env, path, agent.episodes.env.render_fps)

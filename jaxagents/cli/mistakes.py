@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from jaxagents.core.nearest import unknown
-from jaxagents.core.suites import GYMNASIUM, SUITES, check_installed
+from jaxagents.core.extras import GYMNASIUM, SUITES, check_installed
+from jaxagents.core.names import unknown
 
 
 class CommandError(Exception):

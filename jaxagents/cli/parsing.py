@@ -13,8 +13,7 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from jaxagents.cli.mistakes import MistakeError
-from jaxagents.core.nearest import nearest
-from jaxagents.core.other_names import advice
+from jaxagents.core.names import advice, nearest
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 from jaxagents.catalogue import CATALOGUE, Fields
 from jaxagents.cli.mistakes import MistakeError, told_in_a_line
-from jaxagents.core.nearest import alike, unknown
-from jaxagents.core.suites import SUITES
+from jaxagents.core.extras import SUITES
+from jaxagents.core.names import alike, unknown
 
 FILE = "run.json"
 

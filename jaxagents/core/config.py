@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 import jax
 
 from jaxagents.core.arrays import is_traced
-from jaxagents.core.attributes import missing_attribute
-from jaxagents.core.fingerprint import fingerprint
-from jaxagents.core.nearest import nearest
+from jaxagents.core.names import advice, missing_attribute, nearest
 from jaxagents.core.numbers import flag
-from jaxagents.core.other_names import advice
+from jaxagents.core.shared_programs import fingerprint
 
 HABITS = {"_replace": "call replace(...)", "_asdict": "call dataclasses.asdict(...)"}
 """Attributes of named tuples, which configurations and hyperparameters were in 0.2.5."""
@@ -46,11 +44,18 @@ def field_names(dataclass: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(dataclass) if field.init]
 
 
-def check_defaults(cls: type) -> None:
-    """Refuses attributes of a class in the place of defaults, which its constructor would pass over.
+Check = Callable[[str, Any], Any]
+"""Takes the name of a field and a value; returns the value to keep, or raises."""
+
+
+def check_arguments(cls: type, arguments: Iterable[str]) -> None:
+    """Refuses misspelt arguments of a class of fields, and attributes in the place of defaults.
+
+    Its constructor would pass over the latter.
 
     Args:
-        cls: The class, a dataclass or one that inherits from one.
+        cls: A dataclass, or a class that inherits from one.
+        arguments: The names of the arguments of its constructor.
 
     Raises:
         TypeError: There is one.
@@ -65,23 +70,6 @@ def check_defaults(cls: type) -> None:
                 f"{field.default!r}: give it its type, as in '{field.name}: int = ...'. The class of a "
                 "configuration also needs @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)."
             )
-
-
-Check = Callable[[str, Any], Any]
-"""Takes the name of a field and a value; returns the value to keep, or raises."""
-
-
-def check_arguments(cls: type, arguments: Iterable[str]) -> None:
-    """Refuses misspelt arguments of a class of fields, and attributes in the place of defaults.
-
-    Args:
-        cls: A dataclass, or a class that inherits from one.
-        arguments: The names of the arguments of its constructor.
-
-    Raises:
-        TypeError: There is one.
-    """
-    check_defaults(cls)
     check_known_fields(cls, arguments, field_names(cls))
 
 

@@ -1,7 +1,8 @@
-"""Optional libraries."""
+"""Optional libraries, and suites of environments that there are adapters of."""
 
 import importlib
-from typing import Any
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NamedTuple
 
 
 def require(module: str, requirement: str) -> Any:
@@ -24,3 +25,79 @@ def require(module: str, requirement: str) -> Any:
         raise ImportError(
             f'{library} is not installed: pip install "{requirement}" installs it.'
         ) from error
+
+
+class Suite(NamedTuple):
+    """A suite of environments.
+
+    Attributes:
+        adapter: The class of its adapter, in the module of `jaxagents.envs.adapters` with its name.
+        bases: The classes that its environments inherit from, with their modules.
+        about: Its environments in a few words.
+    """
+
+    adapter: str
+    bases: tuple[str, ...]
+    about: str
+
+
+GYMNASIUM = "gymnasium"
+"""The one suite that is installed with jaxagents."""
+SUITES = {
+    "brax": Suite("Brax", ("brax.envs.base.Env",), "robots"),
+    "pgx": Suite("Pgx", ("pgx.core.Env",), "board and card games"),
+    "jumanji": Suite("Jumanji", ("jumanji.env.Environment",), "puzzles, packing, routing"),
+    "craftax": Suite(
+        "Craftax",
+        (
+            "craftax.environment_base.environment_bases.EnvironmentAutoReset",
+            "craftax.environment_base.environment_bases.EnvironmentNoAutoReset",
+        ),
+        "an open world to survive in",
+    ),
+    "jaxmarl": Suite(
+        "JaxMARL",
+        ("jaxmarl.environments.multi_agent_env.MultiAgentEnv",),
+        "several actors",
+    ),
+    "navix": Suite("Navix", ("navix.environments.environment.Environment",), "MiniGrid"),
+    "xminigrid": Suite("XMiniGrid", ("xminigrid.environment.Environment",), "XLand-MiniGrid"),
+    "playground": Suite(
+        "Playground", ("mujoco_playground._src.mjx_env.MjxEnv",), "robots in MuJoCo"
+    ),
+    "pettingzoo": Suite(
+        "PettingZoo",
+        ("pettingzoo.utils.env.ParallelEnv", "pettingzoo.utils.env.AECEnv"),
+        "several actors, on the host",
+    ),
+    GYMNASIUM: Suite(
+        "Gymnasium",
+        ("gymnasium.core.Env", "gymnasium.vector.vector_env.VectorEnv"),
+        "many environments, on the host",
+    ),
+}
+"""The suites by the names that they have in `pip install`, in our extras, and before a colon."""
+
+
+def is_installed(suite: str) -> bool:
+    """Whether a suite is installed."""
+    try:
+        version(suite)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def check_installed(suite: str) -> None:
+    """Raises if a suite is not installed.
+
+    Args:
+        suite: Its name.
+
+    Raises:
+        ImportError: It is not; the message says how to install it.
+    """
+    if not is_installed(suite):
+        raise ImportError(
+            f'{suite} is not installed: pip install "jaxagents[{suite}]" installs it.'
+        )

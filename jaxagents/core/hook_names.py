@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 
-from jaxagents.core.nearest import alike
+from jaxagents.core.names import alike
 
 _CLOSE = 0.85
 """Closer than for names that are surely wrong: a method may well be the user's own."""

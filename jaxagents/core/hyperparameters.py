@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from flax import struct
 from jaxtyping import ArrayLike
 
-from jaxagents.core.attributes import missing_attribute
 from jaxagents.core.config import HABITS, check_arguments
-from jaxagents.core.intervals import Interval
+from jaxagents.core.names import missing_attribute
+from jaxagents.core.numbers import Interval
 from jaxagents.core.schedules import (
     FunctionSchedule,
     Schedule,
     Traced,
     check_one_number,
+    check_value,
     values_at,
 )
 
@@ -103,23 +104,19 @@ class Hyperparameters(struct.PyTreeNode):
             value, name = getattr(self, field.name), f"{path}{field.name}"
             if value is None and field.default is None:
                 continue
-            interval = field.metadata.get("interval")
             if isinstance(value, str):
                 raise ValueError(f"{name} must be a number, got {value!r}.")
-            if isinstance(value, list | tuple):
-                raise ValueError(
-                    f"{name} must be a number, or an array of them for a sweep, got {value!r}: give "
-                    f"jnp.array({list(value)})."
-                )
             if isinstance(value, Hyperparameters):
                 value.check_ranges(f"{name}.")
-            elif isinstance(field.default, Hyperparameters):
+            elif isinstance(field.default, Hyperparameters) and not isinstance(value, list | tuple):
                 raise _not_nested(name, type(field.default).__name__, value)
-            elif isinstance(value, Schedule):
-                _check_may_change(name, field, value)
-                value.check(name, interval)
-            elif interval is not None:
-                interval.check(name, value)
+            elif isinstance(value, Schedule) and field.metadata.get("constant"):
+                raise ValueError(
+                    f"{name} stays the same throughout a training: give a number, not a "
+                    f"{type(value).__name__}."
+                )
+            else:
+                check_value(name, value, field.metadata.get("interval"))
 
     def check_single(self, path: str = "") -> None:
         """Raises if a value is an array, where one training takes one number.
@@ -134,18 +131,8 @@ class Hyperparameters(struct.PyTreeNode):
             value, name = getattr(self, field.name), f"{path}{field.name}"
             if isinstance(value, Hyperparameters):
                 value.check_single(f"{name}.")
-            elif isinstance(value, Schedule):
-                value.check_single(name)
-            elif "interval" in field.metadata:
+            elif "interval" in field.metadata or isinstance(value, Schedule):
                 check_one_number(name, value)
-
-
-def _check_may_change(name: str, field: dataclasses.Field, schedule: Schedule) -> None:
-    if field.metadata.get("constant"):
-        raise ValueError(
-            f"{name} stays the same throughout a training: give a number, not a "
-            f"{type(schedule).__name__}."
-        )
 
 
 def _not_nested(name: str, kind: str, value: object) -> TypeError:

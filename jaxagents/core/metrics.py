@@ -21,27 +21,26 @@ def stack_metrics(metrics: Sequence[Metrics]) -> Metrics:
     return {name: np.stack([_get(point, name, names[name]) for point in metrics]) for name in names}
 
 
-def join(earlier: Metrics | None, later: Metrics, step_name: str = "update_step") -> Metrics:
+def join(earlier: Metrics | None, later: Metrics) -> Metrics:
     """Appends a later training's metrics to an earlier one's, whose points it may repeat.
 
     Args:
         earlier: Metrics with a leading axis of points, if there are any.
         later: Metrics that follow; none if no point was reached.
-        step_name: Name of what tells points apart.
 
     Returns:
         The metrics of both, NaN where one of them has none.
     """
     if not earlier or not later:
         return later or earlier or {}
-    new = ~np.isin(later[step_name], earlier[step_name])
+    new = ~np.isin(later["update_step"], earlier["update_step"])
 
     def joined(name: str) -> np.ndarray:
-        steps = earlier[step_name], later[step_name]
         like = next(each[name][0] for each in (earlier, later) if name in each)
+        missing = _get({}, name, like)
         parts = [
-            each.get(name, np.stack([_get({}, name, like)] * len(of_each)))
-            for each, of_each in zip((earlier, later), steps, strict=True)
+            each.get(name, np.stack([missing] * len(each["update_step"])))
+            for each in (earlier, later)
         ]
         return np.concatenate([parts[0], parts[1][new]])
 

@@ -1,4 +1,4 @@
-"""The report of an update: numbers that describe it, and which environments gave non-finite ones."""
+"""The report of an update: numbers that describe it, and which numbers were not finite, and where."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -7,8 +7,75 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree
+from optax.contrib import ReduceLROnPlateauState
 
-from jaxagents.core.finite import OBSERVATIONS, of_environments
+from jaxagents.core.arrays import of_this_process
+
+OBSERVATIONS = "observations"
+"""Name of arrays that have a leading axis of environments."""
+
+
+def not_finite(arrays: Mapping[str, PyTree]) -> list[str]:
+    """Those that hold numbers that are not finite, with the environments of those that are of one each.
+
+    Args:
+        arrays: Pytrees of arrays, by what they are.
+
+    Returns:
+        Their names.
+    """
+
+    def where(name: str, tree: PyTree) -> str:
+        return of_environments(~finite_members(tree)) if name == OBSERVATIONS else ""
+
+    return [
+        f"{name}{where(name, tree)}"
+        for name, tree in arrays.items()
+        if not all(np.isfinite(of_this_process(leaf)).all() for leaf in _floating_leaves(tree))
+    ]
+
+
+def finite_members(tree: PyTree) -> Bool[np.ndarray, "members"]:
+    """Whether all numbers of each member of a stack are finite, as far as they are in this process.
+
+    Args:
+        tree: Arrays with a leading axis of members.
+
+    Returns:
+        One entry for each member.
+    """
+    leaves = [of_this_process(leaf) for leaf in _floating_leaves(tree)]
+    return np.all([np.isfinite(x.reshape(len(x), -1)).all(axis=1) for x in leaves], axis=0)
+
+
+def of_environments(flags: Bool[np.ndarray, "environments"]) -> str:
+    """The numbers of the environments that have a flag, in words.
+
+    Args:
+        flags: One for each environment.
+
+    Returns:
+        Words such as `" of environments [3]"`.
+    """
+    environments = np.flatnonzero(flags).tolist()
+    more = f" and {len(environments) - 8} more" if len(environments) > 8 else ""
+    return f" of environments {environments[:8]}{more}"
+
+
+def _floating_leaves(tree: PyTree) -> list[jax.Array]:
+    """The arrays that may not be finite, but for the best loss of `reduce_on_plateau`.
+
+    It is infinity before there is any.
+    """
+
+    def is_plateau(x: PyTree) -> bool:
+        return isinstance(x, ReduceLROnPlateauState)
+
+    def watched(x: PyTree) -> PyTree:
+        return x._replace(best_value=None) if is_plateau(x) else x
+
+    return floating(jax.tree.map(watched, tree, is_leaf=is_plateau))
+
 
 REWARDS = "rewards"
 _WATCHED = ("loss", "gradient_norm")
@@ -34,6 +101,10 @@ class Report(NamedTuple):
 
     numbers: dict[str, Array]
     nonfinite: Flags = {}  # noqa: RUF012, never changed in place
+
+    def numbers_before(self) -> dict[str, Array]:
+        """The numbers before the first update, NaN; of a report that may be of shapes."""
+        return {name: jnp.full(x.shape, jnp.nan, x.dtype) for name, x in self.numbers.items()}
 
     def then(self, later: "Report") -> "Report":
         """The report of two updates that are made as one.

@@ -13,7 +13,7 @@ from flax import struct
 from jaxtyping import Array, ArrayLike, Float, PyTree
 
 from jaxagents.core.arrays import is_traced
-from jaxagents.core.intervals import Interval
+from jaxagents.core.numbers import Interval
 
 Traced = Any
 """A number or array of numbers, or whatever JAX puts in its place while it transforms a pytree."""
@@ -251,13 +251,32 @@ class FunctionSchedule(Schedule):
         (interval or _REAL).check(f"{name} of the first update", first)
 
 
+def check_value(name: str, value: Traced, interval: Interval | None) -> None:
+    """Raises unless the value of a hyperparameter is a number in an interval, or a schedule of such.
+
+    Raises:
+        ValueError: It is something else, or out of range.
+    """
+    if isinstance(value, Schedule):
+        value.check(name, interval)
+    elif isinstance(value, list | tuple):
+        raise ValueError(
+            f"{name} must be a number, or an array of them for a sweep, got {value!r}: give "
+            f"jnp.array({list(value)})."
+        )
+    elif interval is not None:
+        interval.check(name, value)
+
+
 def check_one_number(name: str, value: Traced) -> None:
-    """Raises if a value is an array, where one training takes one number.
+    """Raises if a value is an array, or a schedule of arrays, where one training takes one number.
 
     Raises:
         ValueError: It is.
     """
-    if np.ndim(value):
+    if isinstance(value, Schedule):
+        value.check_single(name)
+    elif np.ndim(value):
         raise ValueError(
             f"{name} is an array of shape {np.shape(value)}, but a training takes one number: "
             "for several trainings at once, use agent.sweep or jax.vmap."

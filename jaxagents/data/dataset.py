@@ -65,7 +65,7 @@ class Dataset(rows.Sampled):
     batch["observations"]["image"]  # (256, ...)
     ```
 
-    It is read like a dict, but its length is that of its arrays, and it equals nothing but itself. It
+    It is read like a dict, but its length is the number of rows, and it equals nothing but itself. It
     is a pytree of the arrays, which it keeps as they are given, without a copy.
 
     Datasets made from it are sampled with its seed too, and the parts of a `split` with two others
@@ -78,6 +78,7 @@ class Dataset(rows.Sampled):
 
     _seed: int = 0  # of datasets that JAX makes
     _single_steps: "Dataset | None" = None
+    _in_order: bool = True
 
     def __init__(self, arrays: Mapping[str, PyTree], seed: int = 0) -> None:
         """Makes a dataset.
@@ -107,7 +108,7 @@ class Dataset(rows.Sampled):
 
     def __getitem__(self, key: str) -> PyTree:
         """The array, or dict of arrays, of a key."""
-        return rows.whole(self._arrays[key])
+        return self._arrays[key]
 
     def get(self, key: str, default: PyTree = None) -> PyTree:
         """The array, or dict of arrays, of a key, or `default` if there is no such key."""
@@ -130,11 +131,11 @@ class Dataset(rows.Sampled):
 
     def values(self) -> ValuesView[PyTree]:
         """The arrays, or dicts of arrays."""
-        return rows.whole(self._arrays).values()
+        return self._arrays.values()
 
     def items(self) -> ItemsView[str, PyTree]:
         """The keys with their arrays, or dicts of arrays."""
-        return rows.whole(self._arrays).items()
+        return self._arrays.items()
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -147,7 +148,7 @@ class Dataset(rows.Sampled):
 
     def tree_flatten(self) -> tuple[tuple[rows.Arrays], None]:
         """The arrays, for JAX."""
-        return (rows.whole(self._arrays),), None
+        return (self._arrays,), None
 
     @classmethod
     def tree_unflatten(cls, _: None, children: tuple[rows.Arrays]) -> "Dataset":
@@ -166,6 +167,14 @@ class Dataset(rows.Sampled):
     def single_steps(self) -> "Dataset":
         """The `rewards`, `masks` and `ends` that `n_step` or `split` was given, or the dataset."""
         return self if self._single_steps is None else self._single_steps
+
+    @property
+    def in_order(self) -> bool:
+        """Whether rows follow each other in time up to the end of an episode, as far as is known.
+
+        Rows are taken to be given so. `split`, and `get_subset` with gaps within an episode, change it.
+        """
+        return self._in_order
 
     # Choosing rows.
 
@@ -224,6 +233,9 @@ class Dataset(rows.Sampled):
         chosen = indx if isinstance(indx, slice) else rows.chosen(indx, self._size)
         flat = {name: array[chosen] for name, array in self._flat.items()}
         subset = Dataset(rows.unflatten(flat), seed)
+        numbers = np.arange(self._size)[chosen].ravel()
+        ends = np.asarray(self._flat.get("ends", np.zeros(self._size)), bool)[numbers[:-1]]
+        subset._in_order = self._in_order and bool(np.all(ends.T | (np.diff(numbers) == 1)))
         if self._single_steps is not None:
             subset._single_steps = self._single_steps._subset(chosen, seed)
         return subset
@@ -238,8 +250,7 @@ class Dataset(rows.Sampled):
         dataset. A new key `discounts` holds $\gamma^m$, which weighs the value of the successor. The
         rows must follow each other in time: take it before `split`, not after.
 
-        It is a view: the successors stay rows of this dataset's arrays, and are copied as batches are
-        drawn. Asking for `next_observations` itself, or saving them, copies all of them each time.
+        The successors are copied; observations and actions are shared with this dataset.
 
         Sutton, 1988, "Learning to predict by the methods of temporal differences".
 
@@ -252,8 +263,9 @@ class Dataset(rows.Sampled):
 
         Raises:
             KeyError: A key is missing.
-            ValueError: `n` is not positive, the dataset has `discounts` already, there is not one
-                reward, mask and end for each row, or a row with a mask of 0 is not an end.
+            ValueError: `n` is not positive, the dataset has `discounts` already, its rows are not in
+                order, there is not one reward, mask and end for each row, or a row with a mask of 0 is
+                not an end.
         """
         if n < 1:
             raise ValueError(f"n must be positive, got {n}.")
@@ -261,21 +273,20 @@ class Dataset(rows.Sampled):
             raise ValueError(
                 "The dataset has 'discounts', so that its rows are several steps already."
             )
+        if not self._in_order:
+            raise ValueError(
+                "n_step needs rows that follow each other in time, but some of this dataset were left "
+                "out or moved: take n_step before split and get_subset."
+            )
         rows.check_columns("n_step", ("rewards", *rows.OF_THE_LAST), self, "the dataset has")
         rows.check_ends(self["masks"], self["ends"])
         flat = self._flat
         rewards, last, discounts = rows.n_step_rewards(
             flat, np.arange(self._size), n, discount, lambda row: (row + 1, row + 1 < self._size)
         )
-        successors = rows.flatten({"next_observations": self["next_observations"]})
-        columns = {
-            **{name: rows.Gathered(array, last) for name, array in successors.items()},
-            "rewards": rewards,
-            "masks": flat["masks"][last],
-            "ends": flat["ends"][last],
-            "discounts": discounts,
-        }
-        stepped = Dataset(rows.unflatten({**flat, **columns}), self._seed)
+        of_last = rows.take(rows.flatten({key: self[key] for key in rows.OF_THE_LAST}), last)
+        columns = {**of_last, "rewards": rewards, "discounts": discounts}
+        stepped = Dataset({**self._arrays, **columns}, self._seed)
         stepped._single_steps = self._steps_of_episodes()
         return stepped
 
@@ -303,9 +314,10 @@ class Dataset(rows.Sampled):
             shape, expected = self._flat[key].shape[1:], self._flat[keys[0]].shape[1:]
             if shape != expected:
                 raise ValueError(f"{key!r} has shape {shape}, but {keys[0]!r} has {expected}.")
-        normalisation = Normalisation.of(rows.whole(self._flat[keys[0]]))
-        normalised = {key: normalisation(rows.whole(self._flat[key])) for key in keys}
+        normalisation = Normalisation.of(self._flat[keys[0]])
+        normalised = {key: normalisation(self._flat[key]) for key in keys}
         dataset = Dataset(rows.unflatten({**self._flat, **normalised}), self._seed)
+        dataset._in_order = self._in_order
         if "rewards" not in keys:
             dataset._single_steps = self._single_steps
         return dataset, normalisation
@@ -326,7 +338,7 @@ class Dataset(rows.Sampled):
             TypeError: The format cannot keep the type of an array.
             ImportError: HDF5 files need `jaxagents[hdf5]`.
         """
-        files.write(path, rows.whole(self._flat))
+        files.write(path, self._flat)
 
     @classmethod
     def load(cls, path: str | os.PathLike, seed: int = 0) -> "Dataset":

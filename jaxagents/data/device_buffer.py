@@ -44,7 +44,7 @@ class DeviceBuffer(struct.PyTreeNode):
     truncated). Rows lie in order of time, and at each time in order of the environments: the next row in
     time after row `i` is row `(i + n_envs) % capacity`.
 
-    Environments may be split into groups, each of which gives its part of every batch, so that devices
+    Environments may be split into groups, and each group gives its part of every batch, so that devices
     that share out the groups draw batches without asking each other for rows. Arrays then have a leading
     axis of groups, and numbers of rows are shaped `(groups, rows of each, ...)`. Environments are
     assigned to groups in order, and batches have the rows of the groups in order.
@@ -411,7 +411,7 @@ class DeviceBuffer(struct.PyTreeNode):
 
     def _split(self, tree: PyTree) -> PyTree:
         def split(x: PyTree) -> PyTree:
-            n_rows = self._of_each(len(x), "The leading axis of what is added")
+            n_rows = self._of_each(len(x), "The leading axis of transitions")
             return jnp.reshape(x, (self.n_groups, n_rows, *jnp.shape(x)[1:]))
 
         return jax.tree.map(split, tree)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxagents.core.extras import require
-from jaxagents.core.folders import new_file
+from jaxagents.core.files import new_file
 
 
 def write(path: str | os.PathLike, flat: Mapping[str, np.ndarray]) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -123,7 +124,7 @@ class ReplayBuffer(rows.Sampled):
         flat = rows.flatten({**dataset})
         n_rows = rows.common_length(flat)
         size, _ = rows.check_size("size", size, 1)
-        buffer = cls({k: np.zeros((size, *v.shape[1:]), v.dtype) for k, v in flat.items()}, seed)
+        buffer = cls(_zeros(flat, size), seed)
         if n_rows > size:
             raise ValueError(f"The dataset has {n_rows} rows, more than a size of {size}.")
         buffer.add_transitions(rows.unflatten(flat))
@@ -398,9 +399,9 @@ class ReplayBuffer(rows.Sampled):
         """The number of the environment of each row."""
         return self._flat.get(ENVIRONMENTS, np.arange(self._capacity) % self._n_envs)
 
-    def _newest(self, n: int) -> np.ndarray:
-        """The numbers of the newest transitions, oldest first, counted from the first ever added."""
-        return np.arange(self._n_added - n, self._n_added)
+    def _held(self) -> np.ndarray:
+        """The numbers of the rows held, oldest first."""
+        return np.arange(self._n_added - len(self), self._n_added) % self._capacity
 
     def last(self, n: int) -> rows.Arrays:
         """Copies the newest transitions.
@@ -416,9 +417,9 @@ class ReplayBuffer(rows.Sampled):
         """
         if not 0 <= n <= len(self):
             raise ValueError(f"n must lie in [0, {len(self)}], the transitions held, got {n}.")
-        return self.take(self._newest(n) % self._capacity)
+        return self.take(self._held()[len(self) - n :])
 
-    def end_episodes(self, environments: Collection[int] | None = None) -> list[int]:
+    def end_episodes(self, environments: Collection[int] | None = None) -> None:
         """Marks the newest transition of environments as the last of its episode.
 
         So no row goes on in one that is added later, such as by another run.
@@ -426,18 +427,14 @@ class ReplayBuffer(rows.Sampled):
         Args:
             environments: Their numbers; those without transitions do not matter. By default all.
 
-        Returns:
-            The numbers of these transitions, counted from the first ever added.
-
         Raises:
             KeyError: Transitions have no entry `ends`.
         """
-        held = self._newest(len(self))
-        numbers = self._environments()[held % self._capacity]
+        held = self._held()
+        numbers = self._environments()[held]
         chosen = np.unique(numbers) if environments is None else environments
-        newest = [int(held[numbers == i][-1]) for i in chosen if i in numbers]
-        self._flat["ends"][np.array(newest, int) % self._capacity] = True
-        return newest
+        for i in chosen:
+            self._flat["ends"][held[numbers == i][-1:]] = True
 
     def to_dataset(self, seed: int = 0) -> Dataset:
         """A copy of the transitions held, oldest first.
@@ -451,7 +448,7 @@ class ReplayBuffer(rows.Sampled):
         Returns:
             The dataset.
         """
-        held = self._newest(len(self)) % self._capacity
+        held = self._held()
         if ENVIRONMENTS not in self._flat and self._n_envs == 1:
             return Dataset(self.take(held), seed)
         environments = self._environments()
@@ -491,29 +488,15 @@ class ReplayBuffer(rows.Sampled):
         Raises:
             ValueError: The state is of another structure or capacity.
         """
-        n_added, capacity = int(state["n_added"]), int(state["capacity"])
-        if capacity != self._capacity:
-            raise ValueError(
-                f"The state is of a buffer of capacity {capacity}; this one has {self._capacity}."
-            )
-        kind, own = (
-            _kind(state),
-            (self._n_envs, self._priorities is not None, self._prioritised_length),
-        )
-        if kind != own:
-            raise ValueError(
-                "The state is of a buffer with n_envs, prioritised and prioritised_length of "
-                f"{kind}; this one has {own}."
-            )
-        saved, n_held = state["transitions"], min(n_added, capacity)
-        if sorted(saved) != sorted(self._flat):
-            raise ValueError(f"The state holds {sorted(saved)}; the buffer {sorted(self._flat)}.")
-        for name, array in self._flat.items():
-            found, expected = saved[name], array[:n_held]
-            if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+        n_added, saved = int(state["n_added"]), state["transitions"]
+        n_held = min(n_added, self._capacity)
+        held = {name: array[:n_held] for name, array in self._flat.items()}
+        found, own = _about(state), _about({**self.state_dict(), "transitions": held})
+        for name in {**own, **found}:
+            if found.get(name) != own.get(name):
                 raise ValueError(
-                    f"The state has {found.dtype}{list(found.shape)} for {name!r}, where "
-                    f"{expected.dtype}{list(expected.shape)} would fit."
+                    f"The state is of another buffer: {name} is {found.get(name)} in it, and "
+                    f"{own.get(name)} in this one."
                 )
         for name, array in self._flat.items():
             array[:n_held] = saved[name]
@@ -549,12 +532,17 @@ class ReplayBuffer(rows.Sampled):
         state = rows.unflatten(files.read(path))
         if not {"transitions", "n_added", "capacity", "rng"} <= state.keys():
             raise ValueError(f"{path} is no file of a replay buffer; it holds {sorted(state)}.")
-        flat, capacity = rows.flatten(state["transitions"]), int(state["capacity"])
-        zeros = {k: np.zeros((capacity, *v.shape[1:]), v.dtype) for k, v in flat.items()}
-        n_envs, prioritised, length = _kind(state)
-        buffer = cls(zeros, 0, n_envs, prioritised, length)
-        buffer.load_state_dict({**state, "transitions": flat})
+        state["transitions"] = rows.flatten(state["transitions"])
+        about = _about(state)
+        sizes = [about[k] for k in ("n_envs", "prioritised", "prioritised_length")]
+        buffer = cls(_zeros(state["transitions"], about["capacity"]), 0, *sizes)
+        buffer.load_state_dict(state)
         return buffer
+
+
+def _zeros(flat: Mapping[str, PyTree], size: int) -> dict[str, np.ndarray]:
+    """Empty memory for rows like the rows of some arrays."""
+    return {k: np.zeros((size, *v.shape[1:]), v.dtype) for k, v in flat.items()}
 
 
 _sample_indices = jax.jit(DeviceBuffer.sample_indices, static_argnums=2)
@@ -564,10 +552,16 @@ _add = jax.jit(DeviceBuffer.add, donate_argnums=0)
 _with_priorities = jax.jit(DeviceBuffer.with_priorities, donate_argnums=0)
 
 
-def _kind(state: Mapping[str, PyTree]) -> tuple[int, bool, int]:
-    """The number of environments of a saved buffer, and how it is prioritised."""
-    n_envs, length = (int(state.get(name, 1)) for name in ("n_envs", "prioritised_length"))
-    return n_envs, "priorities" in state, length
+def _about(state: Mapping[str, PyTree]) -> dict[str, Any]:
+    """The sizes of a saved buffer, and the type and shape of each of its arrays."""
+    arrays = state["transitions"].items()
+    return {
+        "capacity": int(state["capacity"]),
+        "n_envs": int(state.get("n_envs", 1)),
+        "prioritised": "priorities" in state,
+        "prioritised_length": int(state.get("prioritised_length", 1)),
+        **{repr(name): f"{array.dtype}{list(array.shape)}" for name, array in arrays},
+    }
 
 
 def _check_kind(name: str, values: AnyArray, expected: np.dtype) -> None:

@@ -1,6 +1,5 @@
 """Nested dicts of arrays whose rows belong together, and rows drawn from them."""
 
-import dataclasses
 import functools
 import json
 import operator
@@ -18,40 +17,6 @@ Arrays = dict[str, PyTree]
 SEPARATOR = "/"
 OF_THE_LAST = ("next_observations", "masks", "ends")
 """The keys that transitions over several steps take from the last of their rows."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Gathered:
-    """Rows of an array by their numbers, copied only when they are taken.
-
-    Attributes:
-        array: The array.
-        numbers: Numbers of its rows.
-    """
-
-    array: np.ndarray
-    numbers: np.ndarray
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the rows together."""
-        return self.numbers.shape + self.array.shape[1:]
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Type of the array."""
-        return self.array.dtype
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getitem__(self, indx: PyTree) -> "Gathered":
-        return Gathered(self.array, self.numbers[indx])
 
 
 class Sampled:
@@ -155,7 +120,7 @@ def flatten(nested: Mapping[str, PyTree], prefix: str = "") -> dict[str, PyTree]
         if isinstance(value, Mapping):
             flat |= flatten(value, name + SEPARATOR)
         else:
-            flat[name] = value if isinstance(value, Gathered) else as_array(name, value)
+            flat[name] = as_array(name, value)
     return flat
 
 
@@ -259,24 +224,13 @@ def chosen(indx: PyTree, n_rows: int) -> np.ndarray:
 
 def take(flat: Mapping[str, PyTree], indices: Any) -> Arrays:
     """Copies rows by their numbers, to a nested dict."""
-    return unflatten({name: _copy(array, indices) for name, array in flat.items()})
-
-
-def whole(nested: PyTree) -> PyTree:
-    """An array, or nested dicts of them, with the rows copied that have not been copied yet."""
-    if isinstance(nested, Gathered):
-        return _copy(nested.array, nested.numbers)
-    if isinstance(nested, dict):
-        return {key: whole(value) for key, value in nested.items()}
-    return nested
-
-
-def _copy(array: np.ndarray | Gathered, indices: np.ndarray) -> np.ndarray:
-    if isinstance(array, Gathered):
-        return _copy(array.array, array.numbers[indices])
-    if not array.flags.c_contiguous:
-        return array[indices]
-    return array.take(indices, axis=0)  # faster, but it copies arrays that are not contiguous
+    # `take` is faster, but it copies arrays that are not contiguous.
+    return unflatten(
+        {
+            name: x.take(indices, axis=0) if x.flags.c_contiguous else x[indices]
+            for name, x in flat.items()
+        }
+    )
 
 
 def n_step_rewards(
@@ -376,5 +330,5 @@ def type_error(name: str, dtype: np.dtype, expected: np.dtype) -> TypeError:
     """The error for numbers that a buffer would have to round."""
     return TypeError(
         f"{name!r} has type {dtype}, but the buffer holds {expected}, as in the example that it was "
-        f"created with: make that of the example {dtype}, or cast what is added to {expected}."
+        f"created with: make the example {dtype}, or cast what is added to {expected}."
     )

@@ -15,7 +15,6 @@ from jaxagents.data.dataset import Dataset, Normalisation
 
 _KINDS = "biufV"
 """Kinds of the types that JAX takes, including its own, such as `bfloat16`."""
-_ROWS_AT_ONCE = 2**16
 _MOST_AXES = 3
 """Axes of rows of tables; arrays with more hold images, which are not normalised."""
 _WRONG_MASK = (
@@ -52,11 +51,11 @@ def check_values(arrays: Mapping[str, Any]) -> None:
     """
     check_are_numbers(arrays)
     for name, array in rows.flatten(arrays).items():
-        values = rows.whole(array)
+        values = array
         if values.dtype.kind == "f":
-            _check_rows(name, values, lambda x: ~np.isfinite(x), "is NaN or infinite")
+            _check_rows(name, values, np.isfinite, "is NaN or infinite")
         if name == "masks":
-            _check_rows(name, values, lambda x: (x != 0) & (x != 1), _WRONG_MASK)
+            _check_rows(name, values, lambda x: (x == 0) | (x == 1), _WRONG_MASK)
 
 
 def check_allowed(observations: PyTree, actions: np.ndarray) -> None:
@@ -74,7 +73,7 @@ def check_allowed(observations: PyTree, actions: np.ndarray) -> None:
     mask = action_mask(observations)
     if mask is None or (np.ndim(actions), np.ndim(mask)) != (1, 2):
         return
-    allowed = np.asarray(rows.whole(mask), bool)
+    allowed = np.asarray(mask, bool)
     is_taken = actions[:, None] == np.arange(allowed.shape[-1])
     wrong = np.flatnonzero(allowed.any(axis=-1) & ~(allowed & is_taken).any(axis=-1))
     if wrong.size:
@@ -84,6 +83,50 @@ def check_allowed(observations: PyTree, actions: np.ndarray) -> None:
             f"{np.flatnonzero(allowed[row]).tolist()}, and one that is forbidden in {len(wrong)} of "
             f"{len(actions)} rows: leave these rows out, with get_subset, or mend the masks."
         )
+
+
+def check_order(user: str, dataset: Dataset) -> None:
+    """Raises if rows do not follow each other in time up to the end of an episode.
+
+    It is seen by `next_observations`, if there are any, and by how the dataset was made of another.
+
+    Args:
+        user: Name of the agent that has a memory.
+        dataset: Transitions, with `observations` and `ends`.
+
+    Raises:
+        ValueError: They do not.
+    """
+    found = "" if dataset.in_order else "rows were left out or moved by split or get_subset"
+    observed, successors = (
+        rows.flatten({"x": dataset.get(key, {})}) for key in ("observations", "next_observations")
+    )
+    if observed.keys() == successors.keys():
+        same = [_by_row(_same, successors[key][:-1], x[1:]) for key, x in observed.items()]
+        wrong = np.flatnonzero(~(np.all(same, axis=0) | np.asarray(dataset["ends"], bool)[:-1]))
+        if wrong.size:
+            found = (
+                f"the 'next_observations' of row {wrong[0]} are not the 'observations' of the next row, "
+                f"and so in {len(wrong)} of {len(dataset)} rows"
+            )
+    if found:
+        raise ValueError(
+            f"{user} has a memory, which follows an episode step by step, but {found}: give the rows of "
+            "whole episodes in the order of time, the last of each marked among the 'ends'."
+        )
+
+
+def _same(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return x == y if x.dtype.kind in "biu" else np.isclose(x, y, equal_nan=True)
+
+
+def _by_row(
+    function: Callable[..., np.ndarray], *arrays: np.ndarray, rows_at_once: int = 2**12
+) -> np.ndarray:
+    """Whether a function of arrays is true of all parts of each row, a few rows at a time."""
+    starts = range(0, max(1, len(arrays[0])), rows_at_once)
+    parts = (function(*(x[i : i + rows_at_once] for x in arrays)) for i in starts)
+    return np.concatenate([part.all(axis=tuple(range(1, part.ndim))) for part in parts])
 
 
 def moments_of_rows(arrays: PyTree) -> PyTree:
@@ -101,7 +144,7 @@ def moments_of_rows(arrays: PyTree) -> PyTree:
     def moments(array: np.ndarray) -> ops.Moments:
         if array.ndim > _MOST_AXES:
             return ops.no_moments()
-        mean, std = (x.astype(np.float32) for x in Normalisation.of(rows.whole(array)))
+        mean, std = (x.astype(np.float32) for x in Normalisation.of(array))
         count = np.asarray(min(len(array), ops.MOST_SAMPLES), np.int32)
         return ops.Moments(mean, np.square(std), count)
 
@@ -109,7 +152,7 @@ def moments_of_rows(arrays: PyTree) -> PyTree:
 
 
 def reward_factor(dataset: Dataset | Mapping[str, PyTree]) -> np.float32:
-    r"""The factor by which rewards are multiplied, so that returns of episodes are moderate.
+    r"""The scale of rewards that makes the returns of episodes moderate.
 
     $$\frac{L}{R_\text{max} - R_\text{min}}$$
 
@@ -169,15 +212,12 @@ def _return_range(dataset: Dataset | Mapping[str, PyTree]) -> tuple[float, float
 
 
 def _check_rows(
-    name: str, values: np.ndarray, is_wrong: Callable[[np.ndarray], np.ndarray], message: str
+    name: str, values: np.ndarray, is_right: Callable[[np.ndarray], np.ndarray], message: str
 ) -> None:
-    starts = range(0, len(values), _ROWS_AT_ONCE)
-    parts = [values[start : start + _ROWS_AT_ONCE] for start in starts] if values.size else []
-    found = [is_wrong(part).reshape(len(part), -1).any(axis=-1) for part in parts]
-    wrong = np.flatnonzero(np.concatenate(found)) if found else np.zeros(0, int)
+    wrong = np.flatnonzero(~_by_row(is_right, values))
     if wrong.size:
         row = np.atleast_1d(values[wrong[0]])
-        value = row[is_wrong(row)][0]
+        value = row[~is_right(row)][0]
         raise ValueError(
             f"{name!r} {message.format(value=value)} in {len(wrong)} of {len(values)} rows, the first "
             f"of which is row {wrong[0]}: leave these rows out, with get_subset, or mend them."

@@ -10,7 +10,6 @@ import jax
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from jaxagents.core.describe import describe
-from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.hook_names import (
     FORMER_HOOKS,
     check_hook_arguments,
@@ -23,7 +22,7 @@ from jaxagents.core.numbers import flag, positive
 from jaxagents.core.report import Report
 from jaxagents.core.schedules import values_at
 from jaxagents.core.sealed import SealedAtTheEnd
-from jaxagents.core.shared_programs import Programs
+from jaxagents.core.shared_programs import Programs, fingerprint
 from jaxagents.engine.checks import (
     check_are_classes,
     check_eval_metrics,

@@ -1,7 +1,7 @@
 """Checks of what agents are made of and what their updates and evaluations give, before compiling."""
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import is_numeric, is_traced
-from jaxagents.core.clashes import check_not_taken
 from jaxagents.core.describe import name_of
+from jaxagents.core.names import check_not_taken
 from jaxagents.core.report import Report
 from jaxagents.core.trees import leaves_by_name
 from jaxagents.engine.config import Config
@@ -152,7 +152,14 @@ def check_update(outcome: object, before: Any, agent: str, config: Config) -> tu
             f"{agent}: what an update reports is one number each, got the shapes {shapes}: give their "
             "means."
         )
-    check_names_of_info(config, report.numbers)
+    what = "A loss, or a learner, reports"
+    check_not_taken(what, report.numbers, NAMES_OF_METRICS, "which names another metric")
+    taken = [name for name in (*config.final_info, *config.summed_info) if name in report.numbers]
+    if taken:
+        raise ValueError(
+            f"final_info and summed_info name {taken}, which updates report already, beside "
+            f"{sorted(set(report.numbers) - {*taken})}: have the environment give it under another name."
+        )
     return runner, report
 
 
@@ -198,24 +205,4 @@ def check_eval_metrics(agent: str, config: Config, hook: Callable[..., object]) 
         raise ValueError(
             f"{agent}._eval_metrics takes info, but the configuration keeps none: name the entries in "
             "final_info or summed_info, such as final_info=('won',), or give the argument a default."
-        )
-
-
-def check_names_of_info(config: Config, reported: Collection[str]) -> None:
-    """Raises if what updates report would take the place of other metrics, or info that of either.
-
-    Args:
-        config: The configuration, which names the entries.
-        reported: Names of what updates report.
-
-    Raises:
-        ValueError: They would.
-    """
-    what = "A loss, or a learner, reports"
-    check_not_taken(what, reported, NAMES_OF_METRICS, "which names another metric")
-    taken = [name for name in (*config.final_info, *config.summed_info) if name in reported]
-    if taken:
-        raise ValueError(
-            f"final_info and summed_info name {taken}, which updates report already, beside "
-            f"{sorted(set(reported) - {*taken})}: have the environment give it under another name."
         )

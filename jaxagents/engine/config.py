@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from jaxagents.core.config import StaticConfig, check_known_fields, checked, field_names, names
-from jaxagents.core.folders import folder
+from jaxagents.core.files import folder
 from jaxagents.core.keys import Seed, as_key
 from jaxagents.core.numbers import OTHER_NAMES, by_own_names, counted, multiples_near, positive
 

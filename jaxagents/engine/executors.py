@@ -1,10 +1,10 @@
 """The programs of a training on one device, or on several that share its environments or its data."""
 
+import contextlib
 import functools
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jax.stages import Lowered
@@ -40,17 +40,22 @@ class OnDevice(Generic[RunnerT]):
         player: Plays episodes (`play`, `play_point`) and records them (`record`).
     """
 
+    def __init__(self, agent: Behaviour[Any, Any, RunnerT]) -> None:
+        """Compiles nothing yet."""
+        self._program, self._data = agent.program, agent.data
+        self._jitted: Any = programs_of(agent).get(OnDevice, _on_device)
+        self.player = HostPlayer(agent) if agent.episodes.env.on_host else self._jitted
+
     shared_by_processes = False
     """Whether several processes make the updates together."""
 
-    def __init__(self, agent: Behaviour[Any, Any, RunnerT]) -> None:
-        """Compiles nothing yet."""
-        self._program = agent.program
-        self._jitted = programs_of(agent).get(OnDevice, _on_device)
-        self.player: HostPlayer | _OnDevice = self._jitted
-        if agent.episodes.env.on_host:
-            self.player = HostPlayer(agent)
-        self._data = agent.data
+    def _devices(self) -> contextlib.AbstractContextManager[Any]:
+        """A context in which programs are traced, compiled and called."""
+        return contextlib.nullcontext()
+
+    def _placed(self, shapes: PyTree) -> PyTree:
+        """The shapes of a runner, on the devices on which `start` puts it."""
+        return shapes
 
     def compile(self, rng: RandomKey, hyperparams: PyTree) -> None:
         """Compiles `start`, and lowers `advance` meanwhile, which is compiled by its first call.
@@ -58,18 +63,22 @@ class OnDevice(Generic[RunnerT]):
         Updates and evaluations are traced first, so that mistakes in hooks are refused before anything
         compiles.
         """
-        start = self._jitted.start.trace(rng, in_float32(hyperparams))
-        advance = self._jitted.advance.trace(start.out_info, self._data, np.int32(1))
-        if self._program.evaluates and self.player is self._jitted:
-            runner = advance.out_info[0]
-            played = jax.eval_shape(self._jitted.play_point, runner.replace(info={}))
-            self._program.report(runner, played)  # raises if metrics have one name twice
-        compile_meanwhile(start.lower(), advance.lower)
+        jitted = self._jitted
+        with self._devices():
+            start = jitted.start.trace(rng, in_float32(hyperparams))
+            fresh = self._placed(start.out_info)
+            advance = jitted.advance.trace(fresh, np.int32(1), self._data)
+            if self._program.evaluates and self.player is jitted:
+                runner = self._placed(advance.out_info[0].replace(info={}))
+                played = jax.eval_shape(jitted.play_point, runner)
+                self._program.report(advance.out_info[0], played)  # raises if a name is taken
+            compile_meanwhile(start.lower(), advance.lower)
 
     @nan_is_allowed
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
         """Makes a fresh runner."""
-        return self._jitted.start(rng, in_float32(hyperparams))
+        with self._devices():
+            return self._jitted.start(rng, in_float32(hyperparams))
 
     @nan_is_allowed
     def place(self, runner: RunnerT) -> RunnerT:
@@ -85,12 +94,16 @@ class OnDevice(Generic[RunnerT]):
         """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
         if makes_none(n_updates):
             return runner, {}
-        return self._jitted.advance(runner.replace(info={}), self._data, as_int32(n_updates))
+        with self._devices():
+            return self._jitted.advance(runner.replace(info={}), as_int32(n_updates), self._data)
 
     @nan_is_allowed
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point."""
-        played = self.player.play_point(runner.replace(info={})) if self._program.evaluates else {}
+        played: Metrics = {}
+        if self._program.evaluates:
+            with self._devices():
+                played = self.player.play_point(runner.replace(info={}))
         return self._program.report(runner, played)
 
     @nan_is_allowed
@@ -124,34 +137,18 @@ class _OnDevice(NamedTuple):
 def _on_device(behaviour: Behaviour) -> _OnDevice:
     """The compiled functions of equal agents on one device."""
     program = behaviour.program
-
-    def advance(
-        runner: PyTree, data: PyTree, n_updates: ArrayLike
-    ) -> tuple[PyTree, FirstNonfinite]:
-        return program.with_data(data).advance(runner, n_updates)
-
-    def train(
-        rng: RandomKey | None,
-        hyperparams: PyTree,
-        runner: PyTree,
-        data: PyTree,
-        n_steps: int,
-        progress: bool,
-    ) -> tuple[PyTree, Metrics]:
-        return program.with_data(data).train(rng, hyperparams, runner, n_steps, progress)
-
     return _OnDevice(
         start=(jax.jit if behaviour.collects_at_start else quick_jit)(program.start),
         restart=jax.jit(program.restart),
-        advance=jit_in_place(advance),
+        advance=jit_in_place(program.advance),
         play_point=jax.jit(program.play_point),
         play=jax.jit(program.play, static_argnums=(2, 3)),
         record=jax.jit(program.record, static_argnums=(2, 3)),
-        train=jax.jit(train, static_argnums=(4, 5)),
+        train=jax.jit(program.train, static_argnums=(4, 5)),
     )
 
 
-class OnMesh(Generic[RunnerT]):
+class OnMesh(OnDevice[RunnerT]):
     """An agent's programs on the devices of a mesh.
 
     The compiler splits them up by where their inputs lie: what belongs to environments over the axis
@@ -176,23 +173,25 @@ class OnMesh(Generic[RunnerT]):
             )
         check_axis(mesh)
         agent.config.check_devices(mesh.shape[DATA_AXIS])
-        self._behaviour, self._program = agent.behaviour, agent.program
         self._mesh = Mesh(mesh.devices, mesh.axis_names)
-        self._data = _data_on(self._mesh, agent.data)
-        self._jitted = programs_of(agent).get(
+        self._program, self._data = agent.program, _data_on(self._mesh, agent.data)
+        self.player = self._jitted = programs_of(agent).get(
             (OnMesh, self._mesh), functools.partial(_on_mesh, mesh=self._mesh)
         )
-
-    @nan_is_allowed
-    def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
-        """Makes a fresh runner, on the devices."""
-        with jax.set_mesh(self._mesh):
-            return self._jitted.start(rng, in_float32(hyperparams))
 
     @property
     def shared_by_processes(self) -> bool:
         """Whether several processes make the updates together."""
         return self._mesh.is_multi_process
+
+    def _devices(self) -> contextlib.AbstractContextManager[Any]:
+        return jax.set_mesh(self._mesh)
+
+    def _placed(self, shapes: PyTree) -> PyTree:
+        def placed(x: jax.ShapeDtypeStruct, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+            return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
+
+        return jax.tree.map(placed, shapes, _shardings(self._program.behaviour, self._mesh, shapes))
 
     @nan_is_allowed
     def place(self, runner: RunnerT) -> RunnerT:
@@ -202,39 +201,28 @@ class OnMesh(Generic[RunnerT]):
 
         def place(portable: list[Array]) -> RunnerT:
             rebuilt = [rebuild(leaf) for rebuild, leaf in zip(rebuilds, portable, strict=True)]
-            return _place(self._behaviour, self._mesh, jax.tree.unflatten(structure, rebuilt))
+            runner = jax.tree.unflatten(structure, rebuilt)
+            return _place(self._program.behaviour, self._mesh, runner)
 
-        with jax.set_mesh(self._mesh):
+        with self._devices():
             return jax.jit(place)([portable(leaf) for leaf in leaves])
-
-    def advance(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
-        """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
-        if makes_none(n_updates):
-            return runner, {}
-        with jax.set_mesh(self._mesh):
-            return self._jitted.advance(runner.replace(info={}), as_int32(n_updates), self._data)
-
-    @nan_is_allowed
-    def evaluate(self, runner: RunnerT) -> Metrics:
-        """The metrics of one evaluation point."""
-        with jax.set_mesh(self._mesh):
-            played = self._jitted.play_point(runner.replace(info={}))
-        return self._program.report(runner, played)
 
     def lowered_advance(self, rng: RandomKey, hyperparams: PyTree) -> Lowered:
         """The program of updates before it is compiled, such as to see what devices tell each other."""
-        with jax.set_mesh(self._mesh):
+        with self._devices():
             runner = self.start(rng, hyperparams)
             return self._jitted.advance.trace(runner, np.int32(1), self._data).lower()
 
 
-class _OnMesh(NamedTuple):
+class SplitPrograms(NamedTuple):
+    """The compiled functions of equal agents whose work is split over devices."""
+
     start: Jitted
     advance: Jitted
     play_point: Jitted
 
 
-def _on_mesh(behaviour: Behaviour, mesh: Mesh) -> _OnMesh:
+def _on_mesh(behaviour: Behaviour, mesh: Mesh) -> SplitPrograms:
     """The compiled functions of equal agents on a mesh."""
     whole, program = NamedSharding(mesh, _WHOLE), behaviour.program
 
@@ -244,13 +232,13 @@ def _on_mesh(behaviour: Behaviour, mesh: Mesh) -> _OnMesh:
     def advance(
         runner: PyTree, n_updates: ArrayLike, data: PyTree
     ) -> tuple[PyTree, FirstNonfinite]:
-        runner, first = program.with_data(data).advance(runner, n_updates)
+        runner, first = program.advance(runner, n_updates, data)
         return _place(behaviour, mesh, runner), first
 
     def play_point(runner: PyTree) -> Metrics:
         return jax.lax.with_sharding_constraint(program.play_point(runner), whole)
 
-    return _OnMesh(
+    return SplitPrograms(
         start=(jax.jit if behaviour.collects_at_start else quick_jit)(start),
         advance=jit_in_place(advance),
         play_point=jax.jit(play_point),
@@ -274,10 +262,15 @@ def _data_on(mesh: Mesh, data: PyTree) -> PyTree:
 
 def _place(behaviour: Behaviour[Any, Any, RunnerT], mesh: Mesh, runner: RunnerT) -> RunnerT:
     """A runner, inside of a compiled function, with its arrays where they belong."""
+    shardings = _shardings(behaviour, mesh, runner)
+    return jax.tree.map(jax.lax.with_sharding_constraint, runner, shardings)
 
-    def place(path: tuple, array: Array) -> Array:
-        is_split = path[0].name in behaviour.split_fields and jnp.ndim(array)
-        sharding = NamedSharding(mesh, _SPLIT if is_split else _WHOLE)
-        return jax.lax.with_sharding_constraint(array, sharding)
 
-    return jax.tree_util.tree_map_with_path(place, runner)
+def _shardings(behaviour: Behaviour, mesh: Mesh, runner: PyTree) -> PyTree:
+    """Where the arrays of a runner belong, which may be of shapes."""
+
+    def sharding(path: tuple, array: Array) -> NamedSharding:
+        is_split = path[0].name in behaviour.split_fields and len(array.shape)
+        return NamedSharding(mesh, _SPLIT if is_split else _WHOLE)
+
+    return jax.tree_util.tree_map_with_path(sharding, runner)

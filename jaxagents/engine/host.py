@@ -1,6 +1,8 @@
 """The programs of a training whose environments are stepped on the host."""
 
+import functools
 import itertools
+from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, cast
 
 import jax
@@ -21,8 +23,7 @@ from jaxagents.engine.host_rollout import HostRollout, Rows
 from jaxagents.engine.program import Program, collection_of
 from jaxagents.envs.episodes import EpisodeState
 from jaxagents.envs.on_host.environment import HostEnvironment, HostState
-from jaxagents.envs.on_host.episodes import HostEpisodes
-from jaxagents.envs.on_host.played import Played
+from jaxagents.envs.on_host.episodes import HostEpisodes, Played
 
 
 class OnHost(Generic[RunnerT]):
@@ -44,6 +45,28 @@ class OnHost(Generic[RunnerT]):
         self._n_envs = agent.config.batch_size
         self._terms = terms_of(agent.episodes)
         self.player = HostPlayer(agent)
+
+    def compile(self, rng: RandomKey, hyperparams: PyTree) -> None:
+        """Traces an update, whose mistakes in hooks are so refused before anything compiles."""
+        jitted, zero = self._jitted, np.int32(0)
+        runner: Any = jitted.start.trace(rng, in_float32(hyperparams)).out_info
+        learning, flags = _without_players(runner), np.zeros(self._n_envs, bool)
+        draws = jitted.draw.trace(learning, zero).out_info
+        acting = jax.eval_shape(self._behaviour._acting, learning)
+        acted: Any = jitted.act.trace(acting, runner.carry, runner.obs, draws, zero).out_info
+        _, action, log_prob = acted
+        reward = np.zeros((self._n_envs, *self._behaviour.episodes.actors_shape), np.float32)
+        names = self._behaviour.episodes.info_names
+        info: Any = dict.fromkeys((*names.final, *names.summed), reward) or ()
+        step = HostRollout(
+            runner.obs, action, log_prob, reward, runner.obs, flags, flags, runner.carry, info
+        )
+        n_steps = self._program.config.rollout_length
+        rollout = jax.tree.map(lambda x: jax.ShapeDtypeStruct((n_steps, *x.shape), x.dtype), step)
+        if self._collection.store is None:
+            jitted.learn.trace(learning, rollout)
+        else:
+            jitted.learn.trace(jitted.store.trace(learning, rollout).out_info[0])
 
     @nan_is_allowed
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
@@ -67,9 +90,11 @@ class OnHost(Generic[RunnerT]):
         return self._after_first(runner, self._jitted.act)
 
     def _after_first(self, runner: RunnerT, act: Jitted) -> RunnerT:
-        playing, learning = self._playing(runner), _without_players(runner)
-        rollout, rows = playing.collect(learning, self._collection.n_first, act)
-        return playing.put_into(self._after(self._jitted.store(learning, rollout), rows))
+        playing = self._playing(runner)
+        rollout, rows = playing.collect(self._collection.n_first, act)
+        playing.learn(self._jitted.store, rollout)
+        self._leave_out(playing, rows)
+        return playing.runner()
 
     @nan_is_allowed
     def place(self, runner: RunnerT) -> RunnerT:
@@ -84,24 +109,32 @@ class OnHost(Generic[RunnerT]):
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
         """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
         reports: list[Report] = []
-        finite: list[Bool[Array, ""]] = []
-        first, numbers = int(runner.update_step), runner.info
-        playing, learning = self._playing(runner), _without_players(runner)
-        n_steps, jitted = self._program.config.rollout_length, self._jitted
+        playing, first = self._playing(runner), int(runner.update_step)
         for _ in range(int(np.asarray(n_updates))):
-            rollout, rows = playing.collect(learning, n_steps, jitted.act)
-            learning = self._collection.begin(learning, rows.begins)
-            learning, report, is_finite = jitted.learn(learning, rollout)
-            learning = self._after(learning, rows)
-            reports.append(report)
-            finite.append(is_finite)
-            numbers = report.numbers
-        runner = playing.put_into(learning).replace(info=numbers)
-        return runner, {} if all(jax.device_get(finite)) else _first_nonfinite(reports, first)
+            self._update(playing)
+            reports.append(playing.report)
+        numbers = reports[-1].numbers if reports else runner.info
+        is_finite = all(jax.device_get(playing.is_finite))
+        nonfinite = {} if is_finite else _first_nonfinite(reports, first)
+        return playing.runner().replace(info=numbers), nonfinite
 
-    def _after(self, learning: RunnerT, rows: Rows) -> RunnerT:
+    def _update(self, playing: "_Playing") -> None:
+        """Makes an update of what learns from its rollout, or stores it for later updates.
+
+        The latter learns from what it stored before while the environments take the last step.
+        """
+        jitted, collection, playing.report = self._jitted, self._collection, Report({})
+        learn = functools.partial(playing.learn, jitted.learn)
+        stores, n_steps = collection.store is not None, self._program.config.rollout_length
+        rollout, rows = playing.collect(n_steps, jitted.act, learn if stores else None)
+        playing.learning = collection.begin(playing.learning, rows.begins)
+        playing.learn(jitted.store if stores else jitted.learn, rollout)
+        self._leave_out(playing, rows)
+
+    def _leave_out(self, playing: "_Playing", rows: Rows) -> None:
         interrupt = self._collection.interrupt
-        return interrupt(learning, rows.left_out) if interrupt and rows.left_out.any() else learning
+        if interrupt and rows.left_out.any():
+            playing.learning = interrupt(playing.learning, rows.left_out)
 
     @nan_is_allowed
     def evaluate(self, runner: RunnerT) -> Metrics:
@@ -110,7 +143,7 @@ class OnHost(Generic[RunnerT]):
         return self._program.report(runner, played)
 
     def _training(self) -> HostEpisodes:
-        return self._env.training(self._n_envs, self._terms)
+        return self._env.episodes("training", self._n_envs, self._terms)
 
     def _playing(self, runner: RunnerT) -> "_Playing":
         return _Playing(self._training(), self._jitted, self._behaviour, runner)
@@ -123,27 +156,55 @@ def executor_of(agent: Behaviour[Any, Any, RunnerT]) -> OnDevice[RunnerT] | OnHo
 
 
 class _Playing:
-    """The environments of a runner, while it is advanced, and the memories of what acts in them."""
+    """A runner while it is advanced: its environments, what acts in them, and what learns.
+
+    Attributes:
+        learning: The part of the runner that updates change.
+        report: The report of the update that is being made.
+        is_finite: Flags of all that was reported.
+    """
 
     def __init__(
         self, episodes: HostEpisodes, jitted: "_OnHost", behaviour: Behaviour, runner: Any
     ) -> None:
         self._episodes, self._jitted, self._behaviour = episodes, jitted, behaviour
         self._block = behaviour.config.rollout_length
+        self.learning = _without_players(runner)
+        self.report, self.is_finite = Report({}), []
         goes_on = episodes.go_to(_played(runner), runner.obs)
         self._initial = jitted.initial(behaviour._acting(runner))
         self._carry = begun_again(runner.carry, self._initial, ~goes_on)
 
-    def collect(self, learning: Any, n_steps: int, act: Jitted) -> tuple[HostRollout, Rows]:
-        """A rollout, and the rows that it was collected in."""
-        episodes, acting = self._episodes, self._behaviour._acting(learning)
+    def learn(self, program: Jitted, *rollout: HostRollout) -> None:
+        """Has a program, which is given a rollout or none, change what learns."""
+        self.learning, report, is_finite = program(self.learning, *rollout)
+        self.report = self.report.then(report)
+        self.is_finite.append(is_finite)
+
+    def collect(
+        self, n_steps: int, act: Jitted, meanwhile: Callable[[], None] | None = None
+    ) -> tuple[HostRollout, Rows]:
+        """A rollout, and the rows that it was collected in.
+
+        Args:
+            n_steps: Number of steps of each environment.
+            act: The program that acts.
+            meanwhile: Called while the environments take the last of these steps.
+
+        Returns:
+            Both.
+        """
+        episodes = self._episodes
         rows = Rows(n_steps, len(episodes.played.step))
         for time in itertools.takewhile(lambda _: not rows.are_complete, itertools.count()):
             block, time_in_block = divmod(time, self._block)
             if not time_in_block:
-                draws = self._jitted.draw(learning, np.int32(block))
+                draws = self._jitted.draw(self.learning, np.int32(block))
             obs, before, begins = episodes.obs, self._carry, episodes.played.step == 0
+            acting = self._behaviour._acting(self.learning)
             carry, action, log_prob = act(acting, before, obs, draws, np.int32(time_in_block))
+            if meanwhile and time == n_steps - 1:
+                meanwhile()  # the device goes on with it once it has acted
             action, log_prob = jax.device_get((action, log_prob))
             step = episodes.step(action)
             ends = step.terminated, step.truncated
@@ -154,12 +215,12 @@ class _Playing:
             self._carry = begun_again(carry, self._initial, step.starts)
         return rows.rollout(), rows
 
-    def put_into(self, learning: Any) -> Any:
-        """A runner with the environments as they are now."""
+    def runner(self) -> Any:
+        """The runner, with the environments as they are now."""
         seed, number, actions, step = self._episodes.played
         envstate = EpisodeState(envstate=HostState(seed, number, actions), step=step)
         players = {"obs": self._episodes.obs, "envstate": envstate, "carry": self._carry}
-        return learning.replace(**jax.tree.map(jnp.array, players))
+        return self.learning.replace(**jax.tree.map(jnp.array, players))
 
 
 def _without_players(runner: Any) -> Any:
@@ -188,11 +249,16 @@ def _on_host(program: Program) -> _OnHost:
 
         return at
 
-    def learn(runner: Any, rollout: HostRollout) -> tuple[Any, Report, Bool[Array, ""]]:
-        runner, report = program.learn(runner, rollout)
-        record = Record.before(report).after(jnp.ones((), jnp.int32), report)
-        is_finite = [(x == 0).all() for x in jax.tree.leaves(record)]
-        return runner, report, jnp.stack(is_finite).all()
+    def reporting(part: Callable[..., tuple[Any, Report]]) -> Jitted:
+        """A part of an update, which also says whether all that it reports is finite."""
+
+        def call(runner: Any, *rollout: HostRollout) -> tuple[Any, Report, Bool[Array, ""]]:
+            runner, report = part(runner, *rollout)
+            record = Record.before(report).after(jnp.ones((), jnp.int32), report)
+            is_finite = [(x == 0).all() for x in jax.tree.leaves(record)]
+            return runner, report, jnp.stack(is_finite).all()
+
+        return jit_in_place(call)
 
     return _OnHost(
         start=quick_jit(program.start),
@@ -201,8 +267,8 @@ def _on_host(program: Program) -> _OnHost:
         act=jax.jit(at_time(collection.act)),
         act_first=jax.jit(at_time(collection.act_first)),
         initial=quick_jit(collection.initial),
-        store=jit_in_place(collection.store or (lambda runner, rollout: runner)),
-        learn=jit_in_place(learn),
+        store=reporting(program.store),
+        learn=reporting(program.learn),
     )
 
 

@@ -50,23 +50,25 @@ class HostCollection(NamedTuple):
             environments, to the memories afterwards, the actions and their log-probabilities.
         begin: Maps a runner, and flags of environments, to the runner before a rollout that begins with
             new episodes there.
-        learn: Maps a runner and a rollout to the runner after an update, and its report.
+        learn: Maps a runner and a rollout to the runner after an update, and its report. Where there is
+            `store`, it is given a runner alone, and learns from what was stored before the rollout.
         interrupt: Maps a runner, and flags of environments, to the runner after a rollout that leaves
             out the steps that those environments take next.
         n_first: Number of steps that fresh runners take by `act_first` in each environment.
         act_first: As `act`, for these.
-        store: Maps a fresh runner and those steps to a runner that has stored them.
+        store: Maps a runner and a rollout, or those first steps, to the runner that has stored them, and
+            a report of which environments gave non-finite numbers.
     """
 
     initial: Callable[[Any], PyTree]
     draw: Callable[[Any, Any], PyTree]
     act: Callable[..., tuple[PyTree, PyTree, PyTree]]
     begin: Callable[[Any, Bool[np.ndarray, "environments"]], Any]
-    learn: Callable[[Any, HostRollout], tuple[Any, Report]]
+    learn: Callable[..., tuple[Any, Report]]
     interrupt: Callable[[Any, Bool[np.ndarray, "environments"]], Any] | None = None
     n_first: int = 0
     act_first: Callable[..., tuple[PyTree, PyTree, PyTree]] | None = None
-    store: Callable[[Any, HostRollout], Any] | None = None
+    store: Callable[[Any, HostRollout], tuple[Any, Report]] | None = None
 
 
 class Rows:

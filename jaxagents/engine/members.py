@@ -14,12 +14,12 @@ from jax.stages import Lowered
 from jaxtyping import Array, ArrayLike, Key, PyTree
 
 from jaxagents.core.arrays import as_int32, stack, unstack
-from jaxagents.core.compilation import Jitted, jit_in_place, nan_is_allowed
+from jaxagents.core.compilation import jit_in_place, nan_is_allowed
 from jaxagents.core.metrics import Metrics, stack_metrics
 from jaxagents.core.report import FirstNonfinite
 from jaxagents.core.shared_programs import programs_of
 from jaxagents.engine.behaviour import Behaviour
-from jaxagents.engine.executors import OnDevice, RunnerT, makes_none
+from jaxagents.engine.executors import OnDevice, RunnerT, SplitPrograms, makes_none
 
 T = TypeVar("T")
 
@@ -62,6 +62,10 @@ class MembersOnCores(Generic[RunnerT]):
         self._executor = OnDevice(agent)
         self._threads = threads
         self._called: set[str] = set()
+
+    def compile(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> None:
+        """Compiles the programs of one member, which are those of all."""
+        self._executor.compile(rngs[0], jax.tree.map(lambda x: x[0], hyperparams))
 
     def start(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> list[RunnerT]:
         """Fresh runners."""
@@ -120,14 +124,19 @@ class MembersOnDevices:
         """
         self._mesh = Mesh(np.asarray(devices), ("members",))
         self._data, self._program = agent.data, agent.program
-        self._start, self._advance, self._play_point = programs_of(agent).get(
-            (MembersOnDevices, self._mesh), functools.partial(_compile, mesh=self._mesh)
+        self._jitted = programs_of(agent).get(
+            (MembersOnDevices, self._mesh), functools.partial(_on_devices, mesh=self._mesh)
         )
+
+    def compile(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> None:
+        """Traces the programs, which are compiled by their first calls."""
+        runners = self._jitted.start.trace(*self._filled((rngs, hyperparams), len(rngs))).out_info
+        self._jitted.advance.trace(runners, np.int32(1), self._data)
 
     @nan_is_allowed
     def start(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> PyTree:
         """Fresh runners, some of them twice to fill up the devices."""
-        return self._start(*self._filled((rngs, hyperparams), len(rngs)))
+        return self._jitted.start(*self._filled((rngs, hyperparams), len(rngs)))
 
     @nan_is_allowed
     def place(self, stacked: RunnerT, complete: Callable[[RunnerT], RunnerT]) -> RunnerT:
@@ -146,13 +155,14 @@ class MembersOnDevices:
         """Makes updates; also gives the first that met non-finite numbers, members first."""
         if makes_none(n_updates):
             return runners, {}
-        runners, first = self._advance(runners.replace(info={}), as_int32(n_updates), self._data)
+        made = self._jitted.advance(runners.replace(info={}), as_int32(n_updates), self._data)
+        runners, first = made
         return runners, self.gather(first)
 
     @nan_is_allowed
     def evaluate(self, runners: PyTree) -> Metrics:
         """The metrics of one evaluation point, members first but for `update_step`."""
-        played = self._play_point(runners.replace(info={}))
+        played = self._jitted.play_point(runners.replace(info={}))
         return _in_step(self.gather(self._program.report(runners, played)))
 
     def gather(self, runners: PyTree) -> PyTree:
@@ -169,7 +179,7 @@ class MembersOnDevices:
     def lowered_advance(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> Lowered:
         """The program of updates before it is compiled, such as to see what devices tell each other."""
         runners = self.start(rngs, hyperparams)
-        return self._advance.trace(runners, np.int32(1), self._data).lower()
+        return self._jitted.advance.trace(runners, np.int32(1), self._data).lower()
 
 
 def _in_step(metrics: Metrics) -> Metrics:
@@ -177,14 +187,9 @@ def _in_step(metrics: Metrics) -> Metrics:
     return {**metrics, "update_step": metrics["update_step"][0]}
 
 
-def _compile(behaviour: Behaviour, mesh: Mesh) -> tuple[Jitted, Jitted, Jitted]:
-    """An agent's `start`, `advance` and `play_point` for many members."""
+def _on_devices(behaviour: Behaviour, mesh: Mesh) -> SplitPrograms:
+    """The compiled functions of equal agents for many members."""
     program = behaviour.program
-
-    def advance(
-        runner: PyTree, n_updates: ArrayLike, data: PyTree
-    ) -> tuple[PyTree, FirstNonfinite]:
-        return program.with_data(data).advance(runner, n_updates)
 
     def of_members(function: Callable, *in_axes: int | None) -> Callable:
         return jax.shard_map(
@@ -195,10 +200,10 @@ def _compile(behaviour: Behaviour, mesh: Mesh) -> tuple[Jitted, Jitted, Jitted]:
             check_vma=False,
         )
 
-    return (
-        jax.jit(of_members(program.start, 0, 0)),
-        jit_in_place(of_members(advance, 0, None, None)),
-        jax.jit(of_members(program.play_point, 0)),
+    return SplitPrograms(
+        start=jax.jit(of_members(program.start, 0, 0)),
+        advance=jit_in_place(of_members(program.advance, 0, None, None)),
+        play_point=jax.jit(of_members(program.play_point, 0)),
     )
 
 

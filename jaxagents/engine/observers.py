@@ -13,9 +13,8 @@ from tqdm.auto import tqdm
 
 from jaxagents.callbacks import Callback, Progress
 from jaxagents.core import processes
-from jaxagents.core.finite import not_finite
 from jaxagents.core.metrics import Metrics, join, mean_metrics
-from jaxagents.core.report import FirstNonfinite, in_words
+from jaxagents.core.report import FirstNonfinite, in_words, not_finite
 from jaxagents.loggers import Logger
 
 

@@ -10,11 +10,11 @@ from jax_tqdm.scan_pbar import scan_tqdm
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
 from jaxagents.core.arrays import without_weak_types
-from jaxagents.core.clashes import check_not_taken
 from jaxagents.core.compilation import nan_is_allowed
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.metrics import Metrics
+from jaxagents.core.names import check_not_taken
 from jaxagents.core.report import FirstNonfinite, Record, Report
 from jaxagents.core.schedules import has_schedules, values_at
 from jaxagents.engine.checks import check_metrics, check_update, takes_info
@@ -90,27 +90,27 @@ class Program(Generic[HyperparametersT, RunnerT]):
             self.behaviour._with_hyperparams(scheduled, now), given
         )
 
-    def advance(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
-        """The runner after updates, and the first ones that met numbers that are not finite."""
-        numbers = runner.info or self._numbers_before(runner)
-        runner = runner.replace(info={})
-        _, report = jax.eval_shape(self._traced_update, runner)
+    def advance(
+        self, runner: RunnerT, n_updates: ArrayLike, data: PyTree = None
+    ) -> tuple[RunnerT, FirstNonfinite]:
+        """The runner after updates, and the first that met non-finite numbers.
+
+        Updates read `data` in place of the agent's own, unless it is `None`.
+        """
+        update = (self if data is None else self.with_data(data))._traced_update
+        info, runner = runner.info, runner.replace(info={})
+        _, report = jax.eval_shape(update, runner)
 
         def next_update(
             i: Array, carry: tuple[RunnerT, dict[str, Array], Record]
         ) -> tuple[RunnerT, dict[str, Array], Record]:
             runner, _, record = carry
-            runner, report = self._traced_update(runner)
+            runner, report = update(runner)
             return runner, report.numbers, record.after(runner.update_step, report)
 
-        carry = runner, numbers, Record.before(report)
+        carry = runner, info or report.numbers_before(), Record.before(report)
         runner, numbers, record = jax.lax.fori_loop(0, n_updates, next_update, carry)
         return runner.replace(info=numbers), record.by_name(numbers)
-
-    def _numbers_before(self, runner: RunnerT) -> dict[str, Array]:
-        """The numbers of the report before any update: NaN."""
-        _, report = jax.eval_shape(self._traced_update, runner.replace(info={}))
-        return {name: jnp.full(x.shape, jnp.nan, x.dtype) for name, x in report.numbers.items()}
 
     @functools.cached_property
     def _traced_update(self) -> Callable[[RunnerT], tuple[RunnerT, Report]]:
@@ -121,14 +121,25 @@ class Program(Generic[HyperparametersT, RunnerT]):
         """The runner after one update, and its report."""
         present = at_present(self.behaviour, runner)
         behaviour = self.behaviour.at(self.behaviour.moment(runner))
-        return self._counted(behaviour._training_step(present), present, runner)
+        outcome = behaviour._training_step(present)
+        return self._counted(outcome, present, runner)
 
-    def learn(self, runner: RunnerT, rollout: PyTree) -> tuple[RunnerT, Report]:
-        """The runner after an update that learns from a rollout on the host, and its report."""
+    def learn(self, runner: RunnerT, *rollout: PyTree) -> tuple[RunnerT, Report]:
+        """The runner after an update around environments on the host, and its report.
+
+        It learns from its rollout, or where the runner stores rollouts, from earlier ones.
+        """
         runner = runner.replace(info={})
         present = at_present(self.behaviour, runner)
-        outcome = collection_of(self.behaviour).learn(present, rollout)
+        outcome = collection_of(self.behaviour).learn(present, *rollout)
         return self._counted(outcome, present, runner)
+
+    def store(self, runner: RunnerT, rollout: PyTree) -> tuple[RunnerT, Report]:
+        """The runner that has stored a rollout on the host, and a report of it."""
+        store = collection_of(self.behaviour).store
+        assert store is not None
+        after, report = store(at_present(self.behaviour, runner), rollout)
+        return with_schedules_of(runner, self.behaviour, after), report
 
     def _counted(
         self, outcome: object, present: RunnerT, before: RunnerT
@@ -143,10 +154,12 @@ class Program(Generic[HyperparametersT, RunnerT]):
         rng: RandomKey | None,
         hyperparams: HyperparametersT | None,
         runner: RunnerT | None,
+        data: PyTree,
         n_steps: int,
         progress: bool,
     ) -> tuple[RunnerT, Metrics]:
-        """A whole training: the final runner, and metrics with a leading axis of points."""
+        """A whole run that reads `data`: the final runner, and metrics with an axis of points."""
+        program = self.with_data(data)
         if runner is None:
             first = self.start(as_key(rng), hyperparams)
         else:
@@ -158,14 +171,15 @@ class Program(Generic[HyperparametersT, RunnerT]):
             runner: RunnerT, x: tuple[ArrayLike, ArrayLike]
         ) -> tuple[RunnerT, Metrics]:
             _, n_updates = x
-            runner, _ = self.advance(runner, n_updates)
+            runner, _ = program.advance(runner, n_updates)
             return runner, self.evaluate(runner)
 
         step: Callable = to_next_point
         if progress:
             step = scan_tqdm(len(lengths), desc="evaluation points")(to_next_point)
         if not first.info:
-            first = first.replace(info=self._numbers_before(first))
+            _, report = jax.eval_shape(program._traced_update, first)
+            first = first.replace(info=report.numbers_before())
         points = jnp.arange(len(lengths))
         return jax.lax.scan(step, first, (points, jnp.asarray(lengths, jnp.int32)))
 

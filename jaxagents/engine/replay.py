@@ -9,8 +9,8 @@ from jaxtyping import PyTree
 
 from jaxagents.checkpoints import records as checkpoint
 from jaxagents.checkpoints.notes import CorruptCheckpointError
-from jaxagents.core.finite import not_finite
 from jaxagents.core.metrics import Metrics, stack_metrics
+from jaxagents.core.report import not_finite
 
 
 class Replay(NamedTuple):

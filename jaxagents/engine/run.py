@@ -14,8 +14,7 @@ from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics, join
 from jaxagents.engine.executors import OnDevice, OnMesh, RunnerT
 from jaxagents.engine.host import OnHost
-from jaxagents.engine.interruption import Interruption
-from jaxagents.engine.loop import TimedChunks, drive, updates_between_points
+from jaxagents.engine.loop import Interruption, TimedChunks, drive, updates_between_points
 from jaxagents.engine.observers import (
     CallbackObserver,
     LoggerObserver,

@@ -12,14 +12,12 @@ from jaxtyping import Array, Bool, PyTree
 from jaxagents.callbacks import Callback
 from jaxagents.checkpoints.records import records_of_sweep
 from jaxagents.checkpoints.store import Restored
-from jaxagents.core.finite import finite_members
 from jaxagents.core.grid import Grid
 from jaxagents.core.metrics import Metrics, join
-from jaxagents.core.report import FirstNonfinite, in_words
+from jaxagents.core.report import FirstNonfinite, finite_members, in_words
 from jaxagents.engine.behaviour import Behaviour
 from jaxagents.engine.executors import RunnerT
-from jaxagents.engine.interruption import Interruption
-from jaxagents.engine.loop import TimedChunks, drive, updates_between_points
+from jaxagents.engine.loop import Interruption, TimedChunks, drive, updates_between_points
 from jaxagents.engine.members import members_of
 from jaxagents.engine.observers import CallbackObserver, LoggerObserver, Observer, SweepBar
 from jaxagents.loggers import Logger
@@ -115,6 +113,7 @@ def _train(
             told = callbacks, first, n_steps, bar.say
             observers.append(_Callbacks(*told, known, grid, members.gather))
         if earlier is None:
+            members.compile(grid.member_keys, grid.member_sets)
             runners = members.start(grid.member_keys, grid.member_sets)
         else:
             runners = members.place(earlier.tree, complete)

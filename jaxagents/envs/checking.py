@@ -2,7 +2,7 @@
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -13,9 +13,15 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from jaxagents.core.arrays import is_key
 from jaxagents.core.compilation import quick_jit
 from jaxagents.core.numbers import positive
-from jaxagents.core.observed import action_mask, network_input
+from jaxagents.core.observed import ACTION_MASK, ACTOR_MASK, action_mask, network_input
 from jaxagents.envs.adapters import as_environment
-from jaxagents.envs.checks import doubts_about_outputs, mistakes_in_shapes
+from jaxagents.envs.checks import (
+    doubts_about_dtypes,
+    mistakes_in_shapes,
+    traced_reset,
+    traced_step,
+    written_attributes,
+)
 from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.play import random_action
 from jaxagents.envs.spaces import (
@@ -28,7 +34,6 @@ from jaxagents.envs.spaces import (
     map_spaces,
     parts,
 )
-from jaxagents.envs.tracing import traced_reset, written_attributes
 
 _N_ENVS = 8
 _NEVER = int(np.iinfo(np.int32).max)
@@ -158,8 +163,8 @@ def _traced(
         if made.on_host:
             raise TypeError(
                 f"check_env checks compiled environments, and {made.name} runs on the host: "
-                "gymnasium.utils.env_checker.check_env(env) checks those of Gymnasium, and "
-                "pettingzoo.test.parallel_api_test(env) those of PettingZoo."
+                "gymnasium.utils.env_checker.check_env(env) checks environments of Gymnasium, "
+                "and pettingzoo.test.parallel_api_test(env) environments of PettingZoo."
             )
         episodes = Episodes(made, _NEVER, () if made.n_actors is None else (made.n_actors,))
         draw = _draw_of(episodes, sample_action)
@@ -169,7 +174,7 @@ def _traced(
         before = {**getattr(env, "__dict__", {}), **before}
         mistakes = mistakes_in_shapes(episodes, action)
         before = {**getattr(env, "__dict__", {}), **before}
-        doubts = [] if mistakes else doubts_about_outputs(episodes, action)
+        doubts = [] if mistakes else _doubts_about_outputs(episodes, action)
     except Exception as error:
         if type(error) is TypeError:  # JAX raises subclasses of it
             raise
@@ -368,7 +373,7 @@ def _doubts_of_play(episodes: Episodes, play: _Play, ignores_keys: bool) -> list
     if ignores_keys:
         doubts.append(
             f"{name} does the same whatever the random keys of {reset} and {step} are. If it is meant "
-            "to be random, draw random numbers with jax.random and the key that is given: those of "
+            "to be random, draw random numbers with jax.random and the key that is given: numbers of "
             "numpy.random, or of a key of its own, are constants in a compiled program."
         )
     if not play.obs_in_space.all():
@@ -382,4 +387,28 @@ def _doubts_of_play(episodes: Episodes, play: _Play, ignores_keys: bool) -> list
             "follows a terminated step to be worth nothing: report it as truncated, or take it out and "
             "give it as the environment's max_steps or as config.max_episode_steps."
         )
+    return doubts
+
+
+def _doubts_about_outputs(episodes: Episodes, action: PyTree) -> list[str]:
+    """Doubts about dtypes, and about flags of actions that no agent takes for a mask, in words."""
+    (name, reset, step), space = episodes.env.wording, episodes.action_space
+    obs, _, outcome = traced_step(episodes.env, action)
+    doubts = doubts_about_dtypes(episodes.env, obs, exact=True)
+    doubts += [
+        f"{name}.{step}: {flag} has dtype {x.dtype}, and all but 0 counts as true. Make it boolean."
+        for flag, x in (("terminated", outcome.terminated), ("truncated", outcome.truncated))
+        if x.dtype != bool
+    ]
+    if is_discrete(space) and isinstance(obs, Mapping) and action_mask(obs) is None:
+        doubts += [
+            f"{name}.{reset}: the entry {key!r} of observations has a flag for each of the {space.n} "
+            f"actions. If it says which are allowed, call it {ACTION_MASK!r}: under another name it is "
+            "a part of what networks see."
+            for key, x in obs.items()
+            if key != ACTOR_MASK
+            and hasattr(x, "dtype")
+            and x.dtype == bool
+            and x.shape[-1:] == (space.n,)
+        ]
     return doubts

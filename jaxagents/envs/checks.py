@@ -1,31 +1,30 @@
 """Checks of environments on shapes alone, which agents make before anything is compiled."""
 
+import random
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PyTree
 
-from jaxagents.core.arrays import in_32_bits, narrow, with_widths_of
-from jaxagents.core.observed import (
-    ACTION_MASK,
-    ACTOR_MASK,
-    action_mask,
-    actor_mask,
-    network_input,
-)
+from jaxagents.core.arrays import in_32_bits, is_traced, narrow, with_widths_of
+from jaxagents.core.observed import action_mask, actor_mask, network_input
 from jaxagents.core.trees import check_same_tree, check_size, shape_and_dtype
-from jaxagents.envs.environment import Environment, Step
+from jaxagents.envs.environment import Environment, Step, check_flag, check_info
 from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.play import NAMES_OF_METRICS, random_action
 from jaxagents.envs.spaces import Space, is_array, is_discrete, is_multi_discrete, map_spaces, parts
-from jaxagents.envs.tracing import (
-    check_stateless,
-    traced_reset,
-    traced_step,
-    without_constant_noise,
+
+_NEED_NUMBERS = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
 )
+_NOT_NUMERIC = tuple("OSUMm")
+"""Kinds of NumPy dtypes that JAX has no arrays of."""
 
 # What agents check.
 
@@ -34,7 +33,7 @@ def check_reset(env: Environment) -> None:
     """Raises if an environment's reset cannot be compiled, or shows nothing.
 
     Raises:
-        TypeError: It cannot.
+        TypeError: It cannot be compiled.
         ValueError: It does not return two values, writes to the environment, or has an empty array in
             its observation.
     """
@@ -55,26 +54,25 @@ def check_environment(episodes: Episodes, action: PyTree) -> None:
         ValueError: Structure, shape or dtype differ, rewards are not one for each actor, random numbers
             drawn on the host are part of its program, or it writes to itself.
     """
-    with without_constant_noise(episodes.env, action):
-        mistakes = mistakes_in_shapes(episodes, action)
+    before = _host_generators()
+    mistakes = mistakes_in_shapes(episodes, action)
+    if _host_generators() != before and _differs_from_trace_to_trace(episodes.env, action):
+        name, reset, step = episodes.env.wording
+        raise ValueError(
+            f"{name}.{reset} or {name}.{step} draws random numbers with numpy.random or random: while "
+            "it is compiled they become constants, the same in every episode. Draw with jax.random and "
+            "the key that is given."
+        )
     if mistakes:
         raise ValueError("\n".join(mistakes))
     check_stateless(episodes.env)
     obs, _ = traced_reset(episodes.env)
-    for doubt in _doubts_about_dtypes(episodes.env, obs, exact=False):
+    for doubt in doubts_about_dtypes(episodes.env, obs, exact=False):
         warnings.warn(doubt, stacklevel=2)
 
 
 def check_one_actor(env: Environment, name: str) -> None:
-    """Raises if an environment has several actors.
-
-    Args:
-        env: The environment.
-        name: Name of the agent, which trains one.
-
-    Raises:
-        ValueError: It does.
-    """
+    """Raises `ValueError` if an environment has several actors, and the named agent trains one."""
     if env.n_actors is not None and env.n_actors > 1:
         raise ValueError(
             f"{name} trains one actor, but {env.wording.environment} has {env.n_actors}. Use IPPO."
@@ -82,15 +80,7 @@ def check_one_actor(env: Environment, name: str) -> None:
 
 
 def check_several_actors(env: Environment, name: str) -> None:
-    """Raises unless an environment has an axis of actors.
-
-    Args:
-        env: The environment.
-        name: Name of the agent, which trains several.
-
-    Raises:
-        ValueError: It does not.
-    """
+    """Raises `ValueError` unless an environment has the axis of actors that the named agent needs."""
     if env.n_actors is None:
         raise ValueError(
             f"{name} needs an environment of several actors, but {env.wording.environment} has no "
@@ -147,12 +137,7 @@ def check_alike(own: Episodes, other: Episodes, name: str) -> None:
 
 
 def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
-    """Mistakes in the structures, shapes and dtypes that an environment returns, in words.
-
-    Args:
-        episodes: The environment.
-        action: An action, as shapes.
-    """
+    """Mistakes in the structures, shapes and dtypes that an environment returns, in words."""
     env = episodes.env
     name, reset, step = env.wording
     obs, state, outcome = traced_step(env, action)
@@ -171,8 +156,7 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
         (check_same_tree, state, next_state, f"{name}: the state", reset, step),
         (check_flag, outcome.terminated, f"{what}: terminated"),
         (check_flag, outcome.truncated, f"{what}: truncated"),
-        (check_size, outcome.reward, actors_shape, f"{what}: reward"),
-        (_check_real, outcome.reward, f"{what}: reward"),
+        (_check_reward, outcome.reward, actors_shape, f"{what}: reward"),
         (_check_space, env.observation_space, obs, name, reset),
         (check_action_mask, episodes),
         (check_actor_mask, episodes),
@@ -187,36 +171,7 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
     return mistakes
 
 
-def doubts_about_outputs(episodes: Episodes, action: PyTree) -> list[str]:
-    """Doubts about dtypes, and about flags of actions that no agent takes for a mask, in words.
-
-    Args:
-        episodes: The environment.
-        action: An action, as shapes.
-    """
-    (name, reset, step), space = episodes.env.wording, episodes.action_space
-    obs, _, outcome = traced_step(episodes.env, action)
-    doubts = _doubts_about_dtypes(episodes.env, obs, exact=True)
-    doubts += [
-        f"{name}.{step}: {flag} has dtype {x.dtype}, and all but 0 counts as true. Make it boolean."
-        for flag, x in (("terminated", outcome.terminated), ("truncated", outcome.truncated))
-        if x.dtype != bool
-    ]
-    if is_discrete(space) and isinstance(obs, Mapping) and action_mask(obs) is None:
-        doubts += [
-            f"{name}.{reset}: the entry {key!r} of observations has a flag for each of the {space.n} "
-            f"actions. If it says which are allowed, call it {ACTION_MASK!r}: under another name it is "
-            "a part of what networks see."
-            for key, x in obs.items()
-            if key != ACTOR_MASK
-            and hasattr(x, "dtype")
-            and x.dtype == bool
-            and x.shape[-1:] == (space.n,)
-        ]
-    return doubts
-
-
-def _doubts_about_dtypes(env: Environment, obs: PyTree, exact: bool) -> list[str]:
+def doubts_about_dtypes(env: Environment, obs: PyTree, exact: bool) -> list[str]:
     """Doubts about dtypes of observations; unless exact, about kinds that their space does not hold."""
     doubts, obs = [], jax.eval_shape(in_32_bits, obs)
     for part, declared, found in _with_declared(
@@ -235,38 +190,8 @@ def _doubts_about_dtypes(env: Environment, obs: PyTree, exact: bool) -> list[str
 # Outputs of a step.
 
 
-def check_flag(x: PyTree, what: str) -> None:
-    """Raises unless this is a single truth value.
-
-    Args:
-        x: The value, or its shape and dtype.
-        what: Its name.
-
-    Raises:
-        ValueError: It has another shape, or is a float, which may mean anything.
-    """
-    check_size(x, (), what)
-    if jnp.issubdtype(x.dtype, jnp.inexact):
-        raise ValueError(
-            f"{what} must be a boolean, got {shape_and_dtype(x)}: give one, such as done > 0.5."
-        )
-
-
-def check_info(info: object, what: str) -> None:
-    """Raises `ValueError` unless the info of a step, named for the message, is a dict."""
-    if not isinstance(info, dict):
-        raise ValueError(f"{what}: info must be a dict, got {info!r}.")
-
-
 def check_names_are_free(episodes: Episodes) -> None:
-    """Raises if entries of the info would take the place of other metrics, or of one another.
-
-    Args:
-        episodes: The environment, with the names.
-
-    Raises:
-        ValueError: They would.
-    """
+    """Raises `ValueError` if entries of the info are named as other metrics are, or twice."""
     names = (*episodes.info_names.final, *episodes.info_names.summed)
     taken = [name for name in names if name in NAMES_OF_METRICS or names.count(name) > 1]
     if taken:
@@ -290,7 +215,8 @@ def _check_info_names(episodes: Episodes, info: object, what: str) -> None:
         raise ValueError(f"Entries {odd} of the info of {what} are no single arrays.")
 
 
-def _check_real(x: PyTree, what: str) -> None:
+def _check_reward(x: PyTree, shape: tuple[int, ...], what: str) -> None:
+    check_size(x, shape, what)
     if jnp.issubdtype(getattr(x, "dtype", jnp.float32), jnp.complexfloating):
         raise ValueError(f"{what} must be a real number, got {shape_and_dtype(x)}.")
 
@@ -334,11 +260,7 @@ def _with_declared(
 
 
 def check_action_mask(episodes: Episodes) -> None:
-    """Raises unless the mask of actions in the observations, if there is one, has a flag for each.
-
-    Raises:
-        ValueError: It has others, or the actions are not discrete.
-    """
+    """Raises `ValueError` unless a mask of actions in the observations has a flag for each action."""
     obs, _ = jax.eval_shape(episodes.reset, jax.eval_shape(lambda: jax.random.key(0)))
     mask, space = action_mask(obs), episodes.action_space
     if mask is None or space is None:
@@ -359,11 +281,7 @@ def check_action_mask(episodes: Episodes) -> None:
 
 
 def check_actor_mask(episodes: Episodes) -> None:
-    """Raises unless the mask of actors in the observations, if there is one, has a flag for each.
-
-    Raises:
-        ValueError: It has others.
-    """
+    """Raises `ValueError` unless a mask of actors in the observations has a flag for each actor."""
     obs, _ = jax.eval_shape(episodes.reset, jax.eval_shape(lambda: jax.random.key(0)))
     mask, shape = actor_mask(obs), episodes.actors_shape
     if mask is None:
@@ -403,3 +321,110 @@ def _fits(mask: PyTree, expected: PyTree) -> bool:
         is_alike = isinstance(mask, tuple) and len(mask) == len(expected)
         return is_alike and all(map(_fits, mask, expected))
     return getattr(mask, "shape", None) == expected
+
+
+# Traces: shapes, and state that a compiled program would lose.
+
+
+def traced_reset(env: Environment) -> tuple[PyTree, PyTree]:
+    """The shapes that `reset` returns: observation and state.
+
+    Raises:
+        TypeError: It cannot be compiled.
+        ValueError: It does not return two values.
+    """
+    what = f"{env.wording.environment}.{env.wording.reset}"
+    is_pair = False
+
+    def reset(key: PyTree) -> PyTree:
+        nonlocal is_pair
+        first = env.reset(key)
+        is_pair = isinstance(first, tuple | list) and len(first) == len(("obs", "state"))
+        return dict(zip(("obs", "state"), first, strict=True)) if is_pair else first
+
+    first = _traced(reset, what)
+    if not is_pair:
+        raise ValueError(
+            f"{what} must return two values (obs, state), got "
+            f"{jax.tree.map(shape_and_dtype, first)}."
+        )
+    return first["obs"], first["state"]
+
+
+def traced_step(env: Environment, action: PyTree) -> tuple[PyTree, PyTree, PyTree]:
+    """The shapes of the observation and the state of a reset, and of the outcome of a step after it.
+
+    Raises as `traced_reset` does.
+    """
+    obs, state = traced_reset(env)
+    what = f"{env.wording.environment}.{env.wording.step}"
+    return obs, state, _traced(env.step, what, state, action)
+
+
+def _traced(method: Callable, what: str, *args: PyTree) -> PyTree:
+    """The shapes that a method returns, given a random key and more."""
+
+    def call(*args: PyTree) -> PyTree:
+        outcome = method(*args)
+        for path, x in jax.tree_util.tree_leaves_with_path(outcome):
+            dtype = getattr(x, "dtype", None)
+            is_number = isinstance(x, bool | int | float | complex)
+            if (dtype is None and not is_number) or getattr(dtype, "kind", "") in _NOT_NUMERIC:
+                place = jax.tree_util.keystr(path, simple=True, separator=".")
+                raise TypeError(
+                    f"{what} returns {x!r} in {place}, but what compiled programs return is made of "
+                    "arrays: leave it out, or give a number in its place, such as the position of a "
+                    "name in a list."
+                )
+        return outcome
+
+    try:
+        return jax.eval_shape(call, jax.eval_shape(lambda: jax.random.key(0)), *args)
+    except _NEED_NUMBERS as error:
+        raise TypeError(
+            f"{what} is not written in JAX: while it is compiled its arrays hold no numbers yet, so "
+            "that float(), int(), bool(), if, and functions of NumPy fail on them. Use jax.numpy, such "
+            "as jnp.where(condition, a, b) for if. An environment that cannot be rewritten is stepped "
+            "on the host: give it the interface of Gymnasium."
+        ) from error
+
+
+def check_stateless(env: Environment) -> None:
+    """Raises `ValueError` if a traced reset or step has written to an environment, or to one inside."""
+    inside: Any = env
+    while inside is not None:
+        attributes = getattr(inside, "__dict__", {})
+        written = written_attributes(inside, attributes)
+        if written:
+            raise ValueError("\n".join(written))
+        inside = attributes.get("env")
+
+
+def written_attributes(env: Any, before: Mapping[str, Any]) -> list[str]:
+    """Messages about attributes of an environment that a traced reset or step has written to."""
+    now = getattr(env, "__dict__", {})
+    changed = [name for name, x in before.items() if now.get(name) is not x]
+    traced = [name for name, x in now.items() if any(map(is_traced, jax.tree.leaves(x)))]
+    return [
+        f"A reset or a step writes to {type(env).__name__}.{name}. They are traced once, not called at "
+        "every step, so what they write is lost or, if it is traced, fails later: keep whatever changes "
+        "in the state."
+        for name in dict.fromkeys([*changed, *traced])
+    ]
+
+
+def _host_generators() -> Any:
+    """The states of the global random generators of `random` and `numpy.random`."""
+    state: Any = np.random.get_state()  # noqa: NPY002
+    return random.getstate(), state[1].tobytes(), state[2:]
+
+
+def _differs_from_trace_to_trace(env: Environment, action: PyTree) -> bool:
+    def play(key: PyTree, action: PyTree) -> PyTree:
+        obs, state = env.reset(key)
+        return obs, env.step(key, state, action)
+
+    # A new function each time, since JAX remembers what it has traced.
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    first, second = (jax.make_jaxpr(lambda *args: play(*args))(key, action) for _ in range(2))
+    return str(first) != str(second) or not all(map(np.array_equal, first.consts, second.consts))

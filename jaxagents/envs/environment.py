@@ -4,9 +4,11 @@ import abc
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree, UInt8
 
+from jaxagents.core.trees import check_size, shape_and_dtype
 from jaxagents.envs.spaces import Space
 
 
@@ -230,3 +232,18 @@ class Environment(abc.ABC):
     def wording(self) -> Wording:
         """How messages name the environment and its methods; adapters give the names of their suite."""
         return Wording(type(self).__name__, "reset", "step")
+
+
+def check_flag(x: PyTree, what: str) -> None:
+    """Raises `ValueError` unless this is one truth value: no float, which may mean anything."""
+    check_size(x, (), what)
+    if jnp.issubdtype(x.dtype, jnp.inexact):
+        raise ValueError(
+            f"{what} must be a boolean, got {shape_and_dtype(x)}: give one, such as done > 0.5."
+        )
+
+
+def check_info(info: object, what: str) -> None:
+    """Raises `ValueError` unless the info of a step is a dict."""
+    if not isinstance(info, dict):
+        raise ValueError(f"{what}: info must be a dict, got {info!r}.")

@@ -261,7 +261,7 @@ def check_components(space: Space, what: str) -> None:
     """
     if is_multi_discrete(space) and np.ndim(space.nvec) != 1:
         raise ValueError(
-            f"{what} must be of vectors, of which nvec has one axis, got {space!r}: flatten it, and "
+            f"{what} must hold vectors, so that nvec has one axis, got {space!r}: flatten it, and "
             "reshape the actions in the step."
         )
     if is_discrete(space) or is_multi_discrete(space):

@@ -229,7 +229,7 @@ class WithPrevious(Wrapper):
         space = self.env.action_space
         if action and not (is_discrete(space) or is_box(space)):
             raise ValueError(
-                f"WithPrevious shows discrete actions and those of boxes, but the action_space of "
+                "WithPrevious shows discrete actions and actions of boxes, but the action_space of "
                 f"{self.env.wording.environment} is {space!r}: pass action=False."
             )
         self.shows_action, self.shows_reward = bool(action), bool(reward)

@@ -14,7 +14,7 @@ from jaxtyping import Array, PyTree
 
 from jaxagents.core.arrays import is_key
 from jaxagents.core.extras import require
-from jaxagents.core.folders import new_file
+from jaxagents.core.files import new_file
 from jaxagents.core.observed import CRITIC_STATE
 from jaxagents.core.trees import leaves_by_name
 from jaxagents.exporting.policy import ENTRIES, EXTRA, FORMAT

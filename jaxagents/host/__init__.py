@@ -1,14 +1,13 @@
 """Tools for loops of your own around Gymnasium environments: evaluation, monitors and videos."""
 
+from jaxagents.host.environments import EpisodeMonitor, example_transition, rescale_actions
 from jaxagents.host.evaluation import (
     concatenate_trajectories,
     evaluate,
     evaluate_with_trajectories,
+    record_video,
     supply_rng,
 )
-from jaxagents.host.monitor import EpisodeMonitor
-from jaxagents.host.transitions import example_transition, rescale_actions
-from jaxagents.host.video import record_video
 
 __all__ = [
     "EpisodeMonitor",

@@ -1,20 +1,24 @@
-"""Playing whole episodes of a Gymnasium environment."""
+"""Playing whole episodes of a Gymnasium environment, to evaluate a policy or to film it."""
 
 import copy
 import itertools
 import operator
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import gymnasium
 import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from jaxagents.core.files import check_film, film
 from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.numbers import positive
 from jaxagents.data import Dataset
-from jaxagents.envs.on_host.returned import flag_of, reward_of, start_of, step_of
+from jaxagents.envs.on_host.vectors import start_of, step_of
+
+_DEFAULT_FPS = 30
 
 Policy = Callable[[PyTree], PyTree]
 """Maps one observation to one action, such as a NumPy or JAX array."""
@@ -108,7 +112,7 @@ def concatenate_trajectories(
         The dataset, whose rows are in the order of the episodes.
 
     Raises:
-        TypeError: They hold tuples, as those of observations in a `Tuple` space do.
+        TypeError: They hold tuples, such as observations of a `Tuple` space.
         ValueError: There are no trajectories.
     """
     if not trajectories:
@@ -117,6 +121,65 @@ def concatenate_trajectories(
         for key, value in trajectory.items():
             _check_arrays(key, value)
     return Dataset(jax.tree.map(lambda *arrays: np.concatenate(arrays), *trajectories), seed)
+
+
+def record_video(
+    policy: Policy,
+    env: gymnasium.Env,
+    path: str | os.PathLike,
+    n_episodes: int = 1,
+    *,
+    seed: int = 0,
+    fps: float | None = None,
+) -> dict[str, np.ndarray]:
+    """Films episodes, the same that [`evaluate`][jaxagents.host.evaluate] plays with this seed.
+
+    ```python
+    env = gymnasium.make("Pendulum-v1", render_mode="rgb_array")
+    metrics = record_video(policy, env, "pendulum.gif")
+    ```
+
+    A GIF counts time in hundredths of a second, and viewers play it at most at 50 frames a second:
+    of a faster video it holds every second frame (or third, ...), so that time passes as it should. Its
+    frames stay in memory until it is written; an MP4 is written as it goes.
+
+    Args:
+        policy: Maps one observation to one action.
+        env: A single environment, made with `render_mode="rgb_array"`.
+        path: The file to write, which must not exist; it ends in `.gif`, or in `.mp4` (which needs
+            imageio-ffmpeg).
+        n_episodes: Number of episodes, one after another in the video.
+        seed: Seed of the episodes.
+        fps: Frames (steps) a second; by default the environment's `metadata["render_fps"]`.
+
+    Returns:
+        The metrics of [`evaluate`][jaxagents.host.evaluate].
+
+    Raises:
+        TypeError: `env` is not a single Gymnasium environment.
+        ValueError: The environment renders no arrays, `path` has another ending, or `fps` is not
+            positive.
+        FileExistsError: The file exists.
+        FileNotFoundError: Its folder does not exist.
+        ImportError: imageio or imageio-ffmpeg is not installed.
+    """
+    _check_single(env)
+    if env.render_mode != "rgb_array":
+        raise ValueError(
+            'record_video needs an environment made with render_mode="rgb_array", got '
+            f"render_mode={env.render_mode!r}."
+        )
+    rate: float = env.metadata.get("render_fps", _DEFAULT_FPS) if fps is None else fps
+    path = check_film(path, rate)
+    frames = itertools.count()
+    with film(path, rate) as its:
+
+        def show() -> None:
+            if next(frames) % its.every == 0:
+                its.write(cast(Any, env.render()))
+
+        episodes = _episodes(policy, env, n_episodes, seed, show)
+        return _stack([_outcome(episode) for episode in episodes])
 
 
 def supply_rng(f: Callable[..., PyTree], rng: RandomKey | None = None) -> Policy:
@@ -145,12 +208,7 @@ def supply_rng(f: Callable[..., PyTree], rng: RandomKey | None = None) -> Policy
     return policy
 
 
-def check_single(env: object) -> None:
-    """Raises unless this is a single Gymnasium environment.
-
-    Raises:
-        TypeError: It is a vector of environments, or none of Gymnasium's.
-    """
+def _check_single(env: object) -> None:
     if not isinstance(env, gymnasium.Env):
         raise TypeError(
             "env must be a single Gymnasium environment, as gymnasium.make gives it (and not "
@@ -159,23 +217,31 @@ def check_single(env: object) -> None:
 
 
 def _episodes(
-    policy: Policy, env: gymnasium.Env, n_episodes: int, seed: int
+    policy: Policy,
+    env: gymnasium.Env,
+    n_episodes: int,
+    seed: int,
+    show: Callable[[], None] = lambda: None,
 ) -> Iterator[Iterator[_Step]]:
-    """Plays one episode after another; each is played as its steps are drawn."""
-    check_single(env)
+    """Plays one episode after another, whose steps are taken as they are drawn, and shows each state."""
+    _check_single(env)
     seed = operator.index(seed)
     for number in range(positive("n_episodes", n_episodes)):
         (episode_seed,) = np.random.SeedSequence((seed, number)).generate_state(1)
-        yield _play(policy, env, int(episode_seed))
+        yield _play(policy, env, int(episode_seed), show)
 
 
-def _play(policy: Policy, env: gymnasium.Env, seed: int) -> Iterator[_Step]:
+def _play(
+    policy: Policy, env: gymnasium.Env, seed: int, show: Callable[[], None]
+) -> Iterator[_Step]:
     # The copies: an environment may write every observation into the same array.
-    observation = copy.deepcopy(begin(env, seed))
-    over = False
+    first, _ = start_of(env, env.reset(seed=seed))
+    observation, over = copy.deepcopy(first), False
+    show()
     while not over:
         action = _to_space(policy(observation), env.action_space)
-        successor, reward, terminated, truncated = take(env, action)
+        successor, reward, terminated, truncated, _ = step_of(env, env.step(action))
+        show()
         successor = copy.deepcopy(successor)
         yield _Step(observation, action, reward, successor, terminated, truncated)
         observation = successor
@@ -211,7 +277,9 @@ def _outcome(episode: Iterable[_Step]) -> dict[str, PyTree]:
 
 
 def _is_finite(step: _Step) -> bool:
-    return all(map(is_finite, (step.reward, step.observation, step.next_observation)))
+    numbers = jax.tree.leaves((step.reward, step.observation, step.next_observation))
+    arrays = [x for x in map(np.asarray, numbers) if x.dtype.kind in "fc"]
+    return all(np.isfinite(x).all() for x in arrays)
 
 
 def _trajectory(steps: _Step) -> dict[str, PyTree]:
@@ -239,70 +307,3 @@ def _check_arrays(name: str, value: PyTree) -> None:
 
 def _stack(trees: Sequence[PyTree]) -> PyTree:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
-
-
-class Outcome(NamedTuple):
-    """The outcome of a step.
-
-    Attributes:
-        observation: What is observed after it, as the environment's own array.
-        reward: The reward.
-        terminated: Whether the environment ended the episode.
-        truncated: Whether a limit cut it.
-    """
-
-    observation: PyTree
-    reward: float
-    terminated: bool
-    truncated: bool
-
-
-def begin(env: gymnasium.Env, seed: int) -> PyTree:
-    """Begins an episode.
-
-    Args:
-        env: The environment.
-        seed: Seed of the episode.
-
-    Returns:
-        The first observation, as the environment's own array.
-
-    Raises:
-        TypeError: The environment does not return an observation and a dict.
-    """
-    observation, _ = start_of(env, env.reset(seed=seed))
-    return observation
-
-
-def take(env: gymnasium.Env, action: Any) -> Outcome:
-    """Takes an action.
-
-    Args:
-        env: The environment.
-        action: The action, of the environment's space.
-
-    Returns:
-        What it led to.
-
-    Raises:
-        TypeError: The environment does not return what those of Gymnasium do.
-    """
-    observation, reward, terminated, truncated, _ = step_of(env, env.step(action))
-    return Outcome(
-        observation,
-        reward_of(env, reward),
-        flag_of(env, "terminated", terminated),
-        flag_of(env, "truncated", truncated),
-    )
-
-
-def is_finite(observation: PyTree) -> bool:
-    """Whether all numbers of an observation are finite."""
-    if isinstance(observation, np.ndarray):
-        return _array_is_finite(observation)
-    return all(map(_array_is_finite, jax.tree.leaves(observation)))
-
-
-def _array_is_finite(leaf: Any) -> bool:
-    array = np.asarray(leaf)
-    return array.dtype.kind not in "fc" or bool(np.isfinite(array).all())

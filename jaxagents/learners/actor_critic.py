@@ -1,7 +1,8 @@
 """The base of learners of a policy and of several critics with targets."""
 
 import dataclasses
-from typing import TypeVar
+from abc import abstractmethod
+from typing import Any, ClassVar, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,15 +12,14 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.core.config import checked
-from jaxagents.core.hyperparameters import Traced
+from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.core.numbers import positive
-from jaxagents.learners.batches import check_ensemble, weighted_mean
+from jaxagents.learners.batches import check_ensemble, check_targets, weighted_mean
 from jaxagents.learners.config import Example, LearnerConfig
-from jaxagents.learners.learner import Batch, HyperparametersT, Info, Learner
-from jaxagents.learners.optimizer import optimized
-from jaxagents.learners.train_state import TrainState
+from jaxagents.learners.learner import Batch, Info, Learner, created
+from jaxagents.learners.losses import check_mean_loss
+from jaxagents.learners.train_state import TrainState, target_of
 from jaxagents.networks import Critic, ensemblize
-from jaxagents.networks.initialisation import initialise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,10 +33,29 @@ class ActorCriticConfig(LearnerConfig):
     n_critics: int = checked(2, positive)
 
 
+class ActorCriticHyperparameters(Hyperparameters):
+    """Traced hyperparameters of learners of a policy and of several critics.
+
+    Attributes:
+        gamma: Discount.
+        tau: Step size of the target networks.
+        actor_learning_rate: Step size of the policy.
+        critic_learning_rate: Step size of the critics.
+    """
+
+    gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
+    tau: Traced = hyperparameter(0.005, 0.0, 1.0)
+    actor_learning_rate: Traced = hyperparameter(3e-4, 0.0)
+    critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
+
+
 ActorCriticConfigT = TypeVar("ActorCriticConfigT", bound=ActorCriticConfig)
+ActorCriticHyperparametersT = TypeVar(
+    "ActorCriticHyperparametersT", bound=ActorCriticHyperparameters
+)
 
 
-class ActorCriticLearner(Learner[ActorCriticConfigT, HyperparametersT]):
+class ActorCriticLearner(Learner[ActorCriticConfigT, ActorCriticHyperparametersT]):
     """A policy, and an ensemble of critics with slowly moving copies.
 
     Attributes:
@@ -50,25 +69,43 @@ class ActorCriticLearner(Learner[ActorCriticConfigT, HyperparametersT]):
     target_critic: TrainState
 
     batch_keys = ("observations", "actions", "rewards", "next_observations", "masks")
+    _with_targets: ClassVar[tuple[str, ...]] = ("critic",)
+    """Networks with a slowly moving copy, a field `target_...`."""
 
     @classmethod
-    def _critics(
+    def _initial(
         cls,
         config: ActorCriticConfigT,
-        learning_rate: Traced,
-        key: Key[Array, ""],
+        hyperparams: ActorCriticHyperparametersT,
+        rng: Key[Array, ""],
         example: Example,
-    ) -> tuple[TrainState, TrainState]:
-        """The critics before their first update, and their copies."""
-        network = config.critic_of(
+    ) -> Self:
+        rng, actor_key, critic_key, key = jax.random.split(rng, 4)
+        critic = config.critic_of(
             config.critic_network or cls.default_networks(config, example)["critic_network"],
             example.observations,
             samples_axis=1,
         )
         inputs = cls._critic_inputs(example.observations, example.actions)
-        variables = initialise(network, key, *inputs)
-        critic = optimized(network, variables, config.optimizer, learning_rate)
-        return critic, TrainState.from_variables(network, variables)
+        rate = hyperparams.critic_learning_rate
+        networks: dict[str, Any] = {
+            "actor": cls._create_actor(config, hyperparams.actor_learning_rate, actor_key, example),
+            "critic": created(critic, config.optimizer, rate, critic_key, *inputs),
+        }
+        networks |= {f"target_{name}": target_of(networks[name]) for name in cls._with_targets}
+        networks |= cls._further_networks(config, hyperparams, key, example)
+        return cls(config=config, hyperparams=hyperparams, rng=rng, **networks)
+
+    @classmethod
+    def _further_networks(
+        cls,
+        config: ActorCriticConfigT,
+        hyperparams: ActorCriticHyperparametersT,
+        key: Key[Array, ""],
+        example: Example,
+    ) -> dict[str, TrainState]:
+        """Networks beside the policy and the critics, by name."""
+        return {}
 
     @classmethod
     def default_networks(cls, config: ActorCriticConfigT, example: Example) -> dict[str, nn.Module]:
@@ -82,11 +119,48 @@ class ActorCriticLearner(Learner[ActorCriticConfigT, HyperparametersT]):
 
     @staticmethod
     def _critic_inputs(observations: PyTree, actions: ArrayLike) -> tuple[PyTree, ...]:
-        """The inputs by which critics value actions."""
+        """The inputs of the critics."""
         return observations, actions
 
     def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
         return self.actor(observations, temperature=temperature)
+
+    @abstractmethod
+    def _targets(self, key: Key[Array, ""], batch: Batch) -> Float[Array, "batch"]:
+        """Targets for the values of the batch's actions."""
+
+    def _update_critic(self, key: Key[Array, ""], batch: Batch) -> tuple[TrainState, Info]:
+        return self._fit_critics(self._targets(key, batch), batch)
+
+    def _fit_critics(
+        self, targets: Float[Array, "batch"], batch: Batch, **kwargs: Any
+    ) -> tuple[TrainState, Info]:
+        """The critics after a gradient step; further arguments are passed on to them."""
+        check_targets(f"{type(self).__name__}._targets", jnp.shape(targets), batch)
+
+        def loss_fn(params: PyTree) -> tuple[Array, Info]:
+            return self._loss_of_critics(self._values(params, batch, **kwargs), targets, batch)
+
+        return self.critic.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
+
+    def _values(self, params: PyTree, batch: Batch, **kwargs: Any) -> Float[Array, "critics batch"]:
+        """The critics' values of the batch's actions."""
+        return self.critic(batch["observations"], batch["actions"], params=params, **kwargs)
+
+    def _loss_of_critics(
+        self, values: Float[Array, "critics batch"], targets: Float[Array, "batch"], batch: Batch
+    ) -> tuple[Float[Array, ""], Info]:
+        output = self._critic_loss(values, targets, batch)
+        check_mean_loss(f"{type(self).__name__}._critic_loss", output)
+        return output
+
+    @staticmethod
+    def _critic_loss(
+        values: Float[Array, "critics batch"], targets: Float[Array, "batch"], batch: Batch
+    ) -> tuple[Float[Array, ""], Info]:
+        """The squared error, summed over the critics."""
+        loss, info = squared_error(values, targets, batch)
+        return loss, {"critic_loss": loss, **info}
 
     def _check_networks(self, example: Example) -> None:
         super()._check_networks(example)

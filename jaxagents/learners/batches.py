@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PyTree
 
 from jaxagents.core.arrays import atleast_nd, is_traced
-from jaxagents.core.remembered import observation_of
+from jaxagents.core.observed import observation_of
 
 OPTIONAL_KEYS = ("discounts", "weights")
 """The keys that a batch may have besides those that its learner needs."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +14,8 @@ from jaxtyping import PyTree
 
 from jaxagents.core.config import StaticConfig, checked, optimizer_function
 from jaxagents.core.numbers import positive
-from jaxagents.core.observed import is_observed_beside
+from jaxagents.core.observed import Remembered, is_observed_beside, observation_of
 from jaxagents.core.pickling import nonpytree_field
-from jaxagents.core.remembered import Remembered, observation_of
 from jaxagents.learners.memory import FromMemory
 from jaxagents.networks import (
     NetworkWrapper,
@@ -67,6 +67,8 @@ class LearnerConfig(StaticConfig):
             by running statistics that they carry with their parameters. Images stay as they are.
     """
 
+    actor_optimizer: ClassVar[None] = None
+
     features: tuple[int, ...] = checked((256, 256), _widths)
     encoder: nn.Module | None = checked(None, flax_module)
     actor_network: nn.Module | None = checked(None, flax_module)
@@ -78,10 +80,6 @@ class LearnerConfig(StaticConfig):
     def has_default_networks(self) -> bool:
         """Whether all networks are default ones, which need vectors of observations."""
         return (self.encoder, self.actor_network, self.critic_network) == (None, None, None)
-
-    def encoded(self, network: nn.Module) -> nn.Module:
-        """A network behind the encoder, if there is one, and behind normalisation, if it is wanted."""
-        return self._normalised(self._behind_encoder(network))
 
     def critic_of(
         self,

@@ -4,7 +4,7 @@ import functools
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -23,9 +23,8 @@ from jaxagents.core.describe import name_of
 from jaxagents.core.hook_names import check_hook_arguments, check_hook_names
 from jaxagents.core.hyperparameters import Hyperparameters, Traced
 from jaxagents.core.keys import as_key
-from jaxagents.core.observed import network_input
+from jaxagents.core.observed import Remembered, network_input
 from jaxagents.core.pickling import PicklableNode
-from jaxagents.core.remembered import Remembered
 from jaxagents.core.schedules import has_schedules
 from jaxagents.exporting import export_policy
 from jaxagents.learners.batches import (
@@ -51,14 +50,8 @@ HyperparametersT = TypeVar("HyperparametersT", bound=Hyperparameters)
 LearnerT = TypeVar("LearnerT", bound="Learner")
 
 
-class Discounting(Protocol):
-    """Hyperparameters with a discount, as learners of values have them."""
-
-    gamma: Traced
-
-
 class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
-    """Networks and the rule by which they learn from batches, as a pytree.
+    """Networks and their update rule, which learns from batches, as a pytree.
 
     ```python
     learner = SACLearner.create(0, observations, actions, gamma=0.98)
@@ -67,7 +60,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
     ```
 
     A subclass gives `_initial`, `_update` and `_policy`, its batch's keys, and the classes of its
-    configuration and hyperparameters, from which those of agents around it inherit. The learning rate
+    configuration and hyperparameters; agents around it inherit from both classes. The learning rate
     of a network `critic` that is [`optimized`][jaxagents.learners.optimizer.optimized] is the
     hyperparameter `critic_learning_rate`, if there is one, and so on.
 
@@ -76,8 +69,8 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         hyperparams: Hyperparameters, which may be traced. In hooks they are numbers, without schedules.
         rng: Random key of the updates to come.
         n_actions: Number of discrete actions (static), if it is known.
-        learner_type: Class of the learner (static), by which compiled programs tell learners apart.
-        n_updates: Number of updates made, by which schedules go; `None` unless there are any among the
+        learner_type: Class of the learner (static), so that compiled programs tell learners apart.
+        n_updates: Number of updates made, the step of schedules; `None` unless there are any among the
             hyperparameters. In an agent, it is the number of the agent's update steps.
     """
 
@@ -95,7 +88,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
     batch_keys: ClassVar[tuple[str, ...]]
     discrete_actions: ClassVar[bool] = False
     acting_network: ClassVar[str] = "actor"
-    """The network by which the learner acts."""
+    """The network that chooses actions."""
     _layer_norm: ClassVar[bool] = False
     """Whether layers of default networks are normalised."""
     hooks: ClassVar[tuple[str, ...]] = ()
@@ -144,7 +137,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         """A learner before its first update, as an agent makes it.
 
         Args:
-            config: The learner's configuration, or one that inherits from it, as that of an agent.
+            config: The learner's configuration, or an agent's, which inherits from it.
             hyperparams: The learner's hyperparameters, or others that inherit from them.
             seed: An integer of 32 bits (of 64 with `jax_enable_x64`), or a random key.
             example: Example of the data that it is made for.
@@ -207,10 +200,8 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             TypeError: Discrete actions are not integers.
             ValueError: The arrays do not fit each other or the learner.
         """
-        learner = self._at_present()
-        learner._check_batch(batch, ["batch"])
-        learner, info = learner._with_learning_rates()._make_update(batch)
-        return learner._after(self), info
+        self._at_present()._check_batch(batch, ["batch"])
+        return self._make_update(batch)
 
     @jit_by_structure
     def update_many(self, batches: Batch) -> tuple[Self, Info]:
@@ -228,12 +219,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             ValueError: The arrays do not fit each other or the learner.
         """
         self._at_present()._check_batch(batches, ["n", "batch"])
-        if self.n_updates is not None:
-            return jax.lax.scan(lambda learner, batch: learner.update(batch), self, dict(batches))
-        first = self._with_learning_rates()
-        return jax.lax.scan(
-            lambda learner, batch: learner._make_update(batch), first, dict(batches)
-        )
+        return jax.lax.scan(lambda learner, batch: learner._make_update(batch), self, dict(batches))
 
     @jit_by_structure
     def sample_actions(
@@ -264,8 +250,8 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
     def export_policy(self, path: str | os.PathLike, observation: PyTree) -> None:
         """Writes the policy to one file, which needs no learner to be used.
 
-        [`load_policy`][jaxagents.load_policy] reads it. Its actions are those of `sample_actions`, drawn
-        at a temperature of 1: in [-1, 1] if they are continuous.
+        [`load_policy`][jaxagents.load_policy] reads it. It acts like `sample_actions` at a temperature
+        of 1: actions are in [-1, 1] if they are continuous.
 
         Args:
             path: The file, such as `policy.safetensors`.
@@ -318,7 +304,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         return any(isinstance(x, TrainState) and OBSERVED in x.extra_variables for x in states)
 
     def with_noise(self, rng: Key[Array, ""], scale: ArrayLike = 1.0) -> Self:
-        """The learner with noise in its networks, by which it explores, if it has networks for that.
+        """The learner with exploration noise in its networks, if they have noisy layers.
 
         Args:
             rng: Random key, which may be used for other draws too.
@@ -337,7 +323,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             actions: The actions taken there, for networks that are given them.
 
         Returns:
-            Those of the networks whose memories come with the observations; `()` if none do.
+            The memory of each network whose memory comes with the observations; `()` if none does.
         """
         if not isinstance(seen, Remembered):
             return ()
@@ -361,18 +347,13 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
 
     @classmethod
     def _create_actor(
-        cls,
-        config: ConfigT,
-        learning_rate: Traced,
-        key: Key[Array, ""],
-        example: Example,
-        optimizer: Callable[..., optax.GradientTransformation] | None = None,
-    ) -> tuple[TrainState, PyTree]:
-        """The network of a policy before its first gradient step, and its variables."""
+        cls, config: ConfigT, learning_rate: Traced, key: Key[Array, ""], example: Example
+    ) -> TrainState:
+        """The network of a policy before its first gradient step."""
         network = config.actor_network or cls.default_networks(config, example)["actor_network"]
-        actor = config.policy_of(network, example.observations)
-        variables = initialise(actor, key, example.observations)
-        return optimized(actor, variables, optimizer or config.optimizer, learning_rate), variables
+        network = config.policy_of(network, example.observations)
+        optimizer = config.actor_optimizer or config.optimizer
+        return created(network, optimizer, learning_rate, key, example.observations)
 
     @classmethod
     def networks_with_memory(
@@ -423,8 +404,9 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         """One update; see [`update`][jaxagents.learners.learner.Learner.update]."""
 
     def _make_update(self, batch: Batch) -> tuple[Self, Info]:
-        """The learner after one update and what describes it, if `_update` returns both."""
-        outcome = self._update(batch)
+        """The learner after one update, with the schedules that it had before, and what describes it."""
+        present = self._at_present()
+        outcome = present._with_learning_rates()._update(batch)
         is_pair = isinstance(outcome, tuple | list) and len(outcome) == 2
         if not is_pair or not isinstance(outcome[0], Learner) or not isinstance(outcome[1], dict):
             parts = outcome if isinstance(outcome, tuple | list) else [outcome]
@@ -432,7 +414,11 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
                 f"{type(self).__name__}._update must return the learner after the update and a dict of "
                 f"scalars, which may be empty, got {', '.join(type(x).__name__ for x in parts)}."
             )
-        return outcome[0], outcome[1]
+        learner, info = outcome
+        if self.n_updates is not None:
+            schedules = {"hyperparams": self.hyperparams, "n_updates": self.n_updates + 1}
+            learner = learner.replace(**schedules)
+        return learner, info
 
     @abstractmethod
     def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
@@ -445,9 +431,10 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             batch: Transitions.
 
         Returns:
-            Those of n-step transitions, `batch["discounts"]`, or one for all.
+            `batch["discounts"]`, as n-step transitions have them, or one discount for all.
         """
-        return batch.get("discounts", cast(Discounting, self.hyperparams).gamma)
+        hyperparams: Any = self.hyperparams
+        return batch.get("discounts", hyperparams.gamma)
 
     def _at_present(self) -> Self:
         """The learner with the numbers that its schedules give in its next update."""
@@ -455,27 +442,16 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             return self
         return self.replace(hyperparams=self.hyperparams.at(self.n_updates), n_updates=None)
 
-    def _after(self, earlier: Self) -> Self:
-        """The learner after an update, with the schedules that it had before."""
-        if earlier.n_updates is None:
-            return self
-        return self.replace(hyperparams=earlier.hyperparams, n_updates=earlier.n_updates + 1)
-
     def _with_learning_rates(self) -> Self:
         """The learner whose optimizers have the learning rates of its hyperparameters."""
-        rates = {
-            name.removesuffix(_RATE): getattr(self.hyperparams, name)
-            for name in field_names(self.hyperparams)
-            if name.endswith(_RATE)
+        fields = [name for name in field_names(self.hyperparams) if name.endswith(_RATE)]
+        networks = {name: getattr(self, name.removesuffix(_RATE), None) for name in fields}
+        changed = {
+            name.removesuffix(_RATE): with_learning_rate(network, getattr(self.hyperparams, name))
+            for name, network in networks.items()
+            if network is not None
         }
-        networks = {name: getattr(self, name, None) for name in rates}
-        return self.replace(
-            **{
-                name: with_learning_rate(network, rates[name])
-                for name, network in networks.items()
-                if network is not None
-            }
-        )
+        return self.replace(**changed)
 
     def _check_batch(self, batch: Batch, axes: list[str]) -> None:
         check_batch(batch, self.batch_keys, axes, self.discrete_actions)
@@ -508,6 +484,28 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
                 f"For observations of shape {shapes} the policy gives actions of shape {given.shape}, "
                 f"but there are actions of shape {jnp.shape(actions)}."
             )
+
+
+def created(
+    network: nn.Module,
+    optimizer: Callable[..., optax.GradientTransformation],
+    learning_rate: Traced,
+    key: Key[Array, ""],
+    *inputs: PyTree,
+) -> TrainState:
+    """A network before its first gradient step.
+
+    Args:
+        network: The network.
+        optimizer: Makes an optimizer of a learning rate.
+        learning_rate: The learning rate.
+        key: Random key of the parameters.
+        *inputs: Examples of the network's inputs.
+
+    Returns:
+        The network in training.
+    """
+    return optimized(network, initialise(network, key, *inputs), optimizer, learning_rate)
 
 
 @functools.lru_cache(maxsize=16)

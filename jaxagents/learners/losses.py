@@ -37,7 +37,7 @@ def losses_and_info(output: PyTree) -> tuple[Array, Info]:
 
 
 def check_mean_loss(function: str, output: PyTree, *, has_info: bool = True) -> None:
-    """Raises unless a function returns one loss for all samples, of which JAX takes the gradient.
+    """Raises unless a function returns one loss for all samples, which JAX can differentiate.
 
     Args:
         function: Its name.

@@ -10,7 +10,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, PyTree
 
 from jaxagents import ops
-from jaxagents.core.remembered import Remembered, Steps, Successors, observation_of
+from jaxagents.core.observed import Remembered, Steps, Successors, observation_of
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks.recurrent import initial_carry, remembers
 
@@ -70,7 +70,7 @@ class FromMemory(nn.Module):
 
     Attributes:
         network: The network.
-        name_of_memory: Its name among the networks of the learner, by which its memory is called.
+        name_of_memory: Its name among the networks of the learner, which is also the name of its memory.
         samples_axis: The axis of samples in its outputs: 1 for several critics, which give their values
             along a first axis.
     """
@@ -83,7 +83,7 @@ class FromMemory(nn.Module):
         """The outputs for one observation, a batch of them, or samples.
 
         Args:
-            seen: A `Remembered`, `Steps` or `Successors` of `jaxagents.core.remembered`.
+            seen: A `Remembered`, `Steps` or `Successors` of `jaxagents.core.observed`.
             *more: Further arguments of the network.
             **options: Its keyword arguments.
 

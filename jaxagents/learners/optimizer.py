@@ -13,8 +13,8 @@ from flax import linen as nn
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import in_single_precision
-from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.shared_programs import fingerprint
 from jaxagents.learners.train_state import TrainState, with_extra_args
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from abc import abstractmethod
-from typing import ClassVar, Protocol, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,25 +11,23 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from jaxagents import ops
-from jaxagents.core.clashes import check_not_taken
 from jaxagents.core.compilation import jit_by_structure
 from jaxagents.core.config import checked
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.names import check_not_taken
 from jaxagents.core.numbers import positive
 from jaxagents.core.observed import action_mask
 from jaxagents.learners.batches import check_targets, check_values_of_actions, weighted_mean
 from jaxagents.learners.config import Example, LearnerConfig
-from jaxagents.learners.learner import Batch, Info, Learner
+from jaxagents.learners.learner import Batch, Info, Learner, created
 from jaxagents.learners.losses import check_shape, losses_and_info
-from jaxagents.learners.optimizer import optimized
-from jaxagents.learners.train_state import TrainState, target_update
+from jaxagents.learners.train_state import TrainState, target_of, target_update
 from jaxagents.networks import (
     ActionCritic,
     DiscreteCritic,
     DuelingCritic,
     with_noise,
 )
-from jaxagents.networks.initialisation import initialise
 
 _NOISE = 0x6E6F6973  # noise is drawn by a key of its own, and actions by keys split from the same
 
@@ -42,8 +40,8 @@ class QConfig(LearnerConfig):
         features: Widths of the hidden layers of the default network.
         dueling: Whether the default network has streams for the value and for the advantages; see
             [`DuelingCritic`][jaxagents.networks.DuelingCritic].
-        noisy: Whether the layers of the default network, with a memory those behind it, are noisy, by
-            which it explores; see [`NoisyDense`][jaxagents.networks.NoisyDense].
+        noisy: Whether the default network explores by noisy layers, which come after the memory, if
+            there is one; see [`NoisyDense`][jaxagents.networks.NoisyDense].
         target_update_period: Number of updates between moves of the target network. A `tau` of 1 copies
             the network ("hard" updates); a period of 1 with a small `tau` follows it slowly ("soft"
             updates).
@@ -70,12 +68,6 @@ class QHyperparameters(Hyperparameters):
     tau: Traced = hyperparameter(0.005, 0.0, 1.0)
     epsilon: Traced = hyperparameter(0.05, 0.0, 1.0)
     critic_learning_rate: Traced = hyperparameter(3e-4, 0.0)
-
-
-class Exploring(Protocol):
-    """Hyperparameters of learners that explore by random actions."""
-
-    epsilon: Traced
 
 
 ValueHyperparametersT = TypeVar("ValueHyperparametersT", bound=Hyperparameters)
@@ -105,7 +97,7 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
         """The values of all actions.
 
         Args:
-            params: Parameters of the network: those in training, or those of the target.
+            params: Parameters of the network in training, or of its target.
             obs: One observation, or a batch of them.
 
         Returns:
@@ -122,7 +114,7 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
         Args:
             params: Parameters of the network, in which the loss is differentiated.
             batch: Transitions.
-            targets: Those of `_q_target`.
+            targets: Targets from `_q_target`.
 
         Returns:
             The losses, and arrays of the same shape, whose means are reported. The sizes of one of
@@ -178,7 +170,7 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
         """The values of all actions, minus infinity for those that the observations do not allow.
 
         Args:
-            params: Parameters of the network: those in training, or those of the target.
+            params: Parameters of the network in training, or of its target.
             obs: One observation, or a batch of them.
 
         Returns:
@@ -222,19 +214,16 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
     @classmethod
     def _create_critic(
         cls, config: QConfigT, learning_rate: Traced, key: Key[Array, ""], example: Example
-    ) -> tuple[TrainState, PyTree]:
-        """The network before its first gradient step, and its variables."""
-        critic = config.critic_network
-        if critic is None:
-            critic = cls.default_critic(config, config.features, example.action_size)
+    ) -> TrainState:
+        """The network before its first gradient step."""
+        critic = config.critic_network or cls.default_networks(config, example)["critic_network"]
         critic = config.critic_of(critic, example.observations)
-        variables = initialise(critic, key, example.observations)
-        return optimized(critic, variables, config.optimizer, learning_rate), variables
+        return created(critic, config.optimizer, learning_rate, key, example.observations)
 
     def _fit_critic(
         self, batch: Batch, targets: Float[Array, "batch ..."]
     ) -> tuple[TrainState, Info]:
-        """The network after a gradient step, and what is reported of it."""
+        """The network after a gradient step, and its metrics."""
         rng = self._noise_key(0)
 
         def loss_fn(params: PyTree) -> tuple[Array, Info]:
@@ -262,8 +251,8 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
         return jax.random.fold_in(jax.random.fold_in(self.rng, self.critic.step), i)
 
     def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
-        epsilon = jnp.clip(temperature * cast(Exploring, self.hyperparams).epsilon, 0.0, 1.0)
-        return self.epsilon_greedy(observations, epsilon)
+        hyperparams: Any = self.hyperparams
+        return self.epsilon_greedy(observations, jnp.clip(temperature * hyperparams.epsilon, 0, 1))
 
     def _check_networks(self, example: Example) -> None:
         values = jax.eval_shape(type(self).q, self, example.observations)
@@ -308,14 +297,9 @@ class QLearner(ValueLearner[QConfigT, QHyperparametersT]):
     ) -> Self:
         rng, key = jax.random.split(rng)
         rate = hyperparams.critic_learning_rate
-        critic, variables = cls._create_critic(config, rate, key, example)
-        return cls(
-            config=config,
-            hyperparams=hyperparams,
-            rng=rng,
-            critic=critic,
-            target_critic=TrainState.from_variables(critic.model_def, variables),
-        )
+        critic = cls._create_critic(config, rate, key, example)
+        networks: dict[str, Any] = {"critic": critic, "target_critic": target_of(critic)}
+        return cls(config=config, hyperparams=hyperparams, rng=rng, **networks)
 
     def _update(self, batch: Batch) -> tuple[Self, Info]:
         targets = self.with_noise(self._noise_key(1))._q_target(batch)

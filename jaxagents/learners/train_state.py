@@ -214,7 +214,7 @@ class TrainState(PicklableNode):
             loss_fn: Maps parameters to the loss, or to the loss and auxiliary outputs.
             has_aux: Whether `loss_fn` returns auxiliary outputs.
             axis_name: Axis of `jax.vmap` or `jax.shard_map` over which the gradients and the outputs are
-                averaged. The loss at each place is that of its own share of the data.
+                averaged. The loss at each place covers its own share of the data.
 
         Returns:
             The state after the step, and the auxiliary outputs; without them, the loss.
@@ -252,7 +252,7 @@ def with_extra_args(
 ) -> optax.GradientTransformationExtraArgs:
     """An optimizer that takes further arguments, and hands them on if its own update takes any.
 
-    That of `optax.MultiSteps` does, but does not say so by its type, by which optax goes.
+    optax goes by the type of an optimizer, but `optax.MultiSteps` takes arguments and has another type.
 
     Args:
         optimizer: The optimizer.
@@ -264,6 +264,18 @@ def with_extra_args(
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return optax.GradientTransformationExtraArgs(optimizer.init, optimizer.update)
     return optax.with_extra_args_support(optimizer)
+
+
+def target_of(state: TrainState) -> TrainState:
+    """A target network before its first update: a copy that is not trained.
+
+    Args:
+        state: The network in training.
+
+    Returns:
+        The copy.
+    """
+    return TrainState.create(state.model_def, state.params, extra_variables=state.extra_variables)
 
 
 def target_update(state: TrainState, target: TrainState, tau: float | Array) -> TrainState:

@@ -1,6 +1,6 @@
 """Networks for actors and critics (flax.linen)."""
 
-from jaxagents.core.remembered import Remembered
+from jaxagents.core.observed import Remembered
 from jaxagents.networks.cells import MinGRUCell
 from jaxagents.networks.dense import Dense, NoisyDense, with_noise
 from jaxagents.networks.encoding import (

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from jaxagents.core import processes
 from jaxagents.core.extras import require
-from jaxagents.core.folders import file_in_folder
+from jaxagents.core.files import file_in_folder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

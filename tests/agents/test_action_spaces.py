@@ -131,7 +131,7 @@ def test_spaces_of_other_suites_serve(space):
         ),
         (
             gymnasium_spaces.MultiDiscrete([[3, 2]]),
-            "must be of vectors, of which nvec has one axis",
+            "must hold vectors, so that nvec has one axis",
         ),
         (
             Box(np.array([0.0, 1.0]), np.array([1.0, 1.0]), (2,)),

@@ -12,7 +12,7 @@ from trees import assert_equal
 
 from jaxagents import PPO, LinearSchedule, ppo
 from jaxagents.agents.env_params import PlayingHyperparameters
-from jaxagents.core.saved_schedules import notes_of_schedules, structured_as_saved
+from jaxagents.checkpoints.notes import notes_of_schedules, structured_as_saved
 from jaxagents.envs import Episodes, FrameStack, RandomParams, as_environment
 from jaxagents.envs.adapters.functional import with_numbers
 from jaxagents.envs.checks import check_numbers

@@ -9,7 +9,7 @@ from probes import Box, Discrete, Probe
 
 from jaxagents import PPO, Environment, ppo
 from jaxagents.envs import Episodes, Step, as_environment
-from jaxagents.envs.films import draw_states
+from jaxagents.envs.drawings import draw_states
 from jaxagents.envs.play import record_episode
 
 KEY = jax.random.key(0)

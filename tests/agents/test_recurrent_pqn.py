@@ -9,7 +9,7 @@ from probes import Allowed, Recall
 from remembering import check_acts_with_its_memory
 
 from jaxagents import PQN, PQNLearner, ops
-from jaxagents.core.remembered import Remembered
+from jaxagents.core.observed import Remembered
 from jaxagents.networks import DiscreteCritic, WithMemory
 from jaxagents.pqn import AgentConfig, HyperParameters
 from jaxagents.sharding import make_mesh

@@ -12,7 +12,7 @@ from remembering import check_acts_with_its_memory
 from jaxagents import C51, DDQN, DQN, c51
 from jaxagents.agents.off_policy import gradient_step
 from jaxagents.agents.sampling import Sampling
-from jaxagents.core.remembered import Remembered
+from jaxagents.core.observed import Remembered
 from jaxagents.dqn import AgentConfig, DDQNLearner, HyperParameters
 from jaxagents.learners.config import Example
 from jaxagents.networks import DiscreteCritic, WithMemory

@@ -1,19 +1,19 @@
-"""Checkpoints whose files were harmed, renamed or removed, and disks that take no more."""
+"""Checkpoints whose files a disk, a user, another process or a kill has harmed, renamed or removed."""
 
+import contextlib
 import json
 import os
 import shutil
+import threading
 import time
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 import trees
 from damage import damage_arrays
 from faults import corruption, kill
-from probes import MatchSign
-from registry import AGENTS
+from saved_runs import CASE, KEY, make, trained
 
 from jaxagents import verify
 from jaxagents.checkpoints import notes
@@ -21,33 +21,12 @@ from jaxagents.checkpoints.disk import lock
 from jaxagents.checkpoints.records import AgentStore, CorruptCheckpointError, saved_steps
 from jaxagents.checkpoints.store import best_first
 
-CASE = AGENTS[0]
-KEY = jax.random.key(0)
-
-
-def make(folder, **fields):
-    fields = {"n_steps": 6, "restore_agent": True, **fields}  # equal agents share programs
-    return CASE.make(MatchSign, checkpoint_dir=folder, **fields)
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("whole")
-    agent = make(folder, keep_checkpoints=None)
-    agent.train(KEY, CASE.hyperparams(), progress=False)
-    return folder
-
-
-@pytest.fixture
-def folder(whole, tmp_path):
-    return shutil.copytree(whole, tmp_path / "run")
-
 
 def names_in(folder):
     return {path.name for path in folder.iterdir()}
 
 
-def notes_of(folder, step):
+def notes_of(folder, step=6):
     return folder / "checkpoints" / str(step) / "meta" / "metadata"
 
 
@@ -61,8 +40,8 @@ def change_notes(folder, step, **changes):
     path.write_text(json.dumps(notes.sealed(others, changed["step"], mean_return)))
 
 
+@pytest.mark.slow  # a hundred restores
 @pytest.mark.parametrize("subject", [corruption.Agent(), corruption.Host()], ids=["agent", "host"])
-@pytest.mark.slow_except("agent")
 def test_harm_of_any_kind_is_noticed(subject):
     _, faults = corruption.attack(subject, number=20)
     assert not faults
@@ -71,24 +50,20 @@ def test_harm_of_any_kind_is_noticed(subject):
 
 
 def test_the_best_checkpoint_stays_when_a_training_goes_on(folder):
-    means = {0: 5.0, 2: 1.0, 4: np.nan, 6: np.inf}
-    for step, mean in means.items():
+    for step, mean in {0: 5.0, 2: 1.0, 4: np.nan, 6: np.inf}.items():
         change_notes(folder, step, mean_return=mean)
     agent = make(folder, keep_checkpoints=1)
     runner, _ = agent.restore("last")
-    agent.train(None, None, runner, n_steps=2, progress=False)
-    assert saved_steps(folder) == [0, 8]
-    agent.train(None, None, agent.training_runner, n_steps=2, progress=False)
-    assert saved_steps(folder) == [0, 10]
+    for last in (8, 10):
+        agent.train(None, None, runner, n_steps=2, progress=False)
+        runner = agent.training_runner
+        assert saved_steps(folder) == [0, last]
     agent.restore("best")
     assert agent.previous_training_max_step == 0
 
 
-def test_what_is_not_a_number_is_never_the_best():
+def test_only_a_finite_return_is_the_best(folder):
     assert best_first({0: 1.0, 2: np.nan, 4: np.inf, 6: 3.0, 8: 3.0, 10: -np.inf}) == [8, 6, 0]
-
-
-def test_without_a_finite_return_no_checkpoint_is_the_best(folder):
     for step in saved_steps(folder):
         change_notes(folder, step, mean_return=np.nan)
     agent = make(folder)
@@ -99,15 +74,15 @@ def test_without_a_finite_return_no_checkpoint_is_the_best(folder):
 
 def flip(place):
     def harm(folder):
-        data = bytearray(notes_of(folder, 6).read_bytes())
+        data = bytearray(notes_of(folder).read_bytes())
         data[place] ^= 1
-        notes_of(folder, 6).write_bytes(bytes(data))
+        notes_of(folder).write_bytes(bytes(data))
 
     return harm
 
 
 def write(contents):
-    return lambda folder: notes_of(folder, 6).write_text(contents)
+    return lambda folder: notes_of(folder).write_text(contents)
 
 
 def empty(folder, step=6):
@@ -150,14 +125,14 @@ def test_goes_on_past_a_harmed_checkpoint_and_keeps_it_aside(folder):
 
 def test_refusing_to_train_behind_a_whole_checkpoint_leaves_a_harmed_one_where_it_is(folder):
     empty(folder, 4)
-    agent = make(folder, keep_checkpoints=None)
+    agent = make(folder)
     runner, _ = agent.restore(2)
     with pytest.raises(FileExistsError, match=r"checkpoint of update 6.*Nothing was changed"):
         agent.train(None, None, runner, n_steps=4, progress=False)
     assert names_in(folder / "checkpoints") == {"0", "2", "4", "6"}
 
 
-def test_a_renamed_folder_is_damage(folder):
+def test_a_folder_with_the_name_of_another_step_is_damage(folder):
     checkpoints = folder / "checkpoints"
     (checkpoints / "6").rename(checkpoints / "99999")
     (checkpoints / "²").mkdir()
@@ -178,6 +153,10 @@ def test_a_checkpoint_that_was_renamed_is_passed_over_with_a_warning(folder, nam
     assert agent.previous_training_max_step == 4
     with pytest.warns(UserWarning, match="name it 6 again to have it back"):
         assert 6 not in verify(folder)
+    for step in (0, 2, 4):  # if all were renamed, no training begins anew silently
+        (folder / "checkpoints" / str(step)).rename(folder / "checkpoints" / f"step-{step}")
+    with pytest.warns(UserWarning, match=r"update \d, and was renamed"):
+        make(folder)
 
 
 def test_copies_and_other_folders_are_passed_over_silently(folder, recwarn):
@@ -185,13 +164,6 @@ def test_copies_and_other_folders_are_passed_over_silently(folder, recwarn):
     (folder / "checkpoints" / "plots").mkdir()
     make(folder).restore("last")
     assert not recwarn
-
-
-def test_if_all_were_renamed_a_training_does_not_begin_anew_silently(folder):
-    for step in (0, 2, 4, 6):
-        (folder / "checkpoints" / str(step)).rename(folder / "checkpoints" / f"step-{step}")
-    with pytest.warns(UserWarning, match=r"update \d, and was renamed"):
-        make(folder)
 
 
 def test_a_checkpoint_of_a_later_release_is_refused(folder, monkeypatch):
@@ -202,7 +174,8 @@ def test_a_checkpoint_of_a_later_release_is_refused(folder, monkeypatch):
         make(folder).restore("last")
 
 
-def test_the_best_of_the_others_is_restored_with_a_warning(folder):
+def test_verifies_each_checkpoint_and_restores_the_best_of_the_others(folder):
+    assert verify(folder) == dict.fromkeys([0, 2, 4, 6])
     damage(folder)
     agent = make(folder)
     with pytest.warns(UserWarning, match="update 6 .* passed over"):
@@ -211,14 +184,9 @@ def test_the_best_of_the_others_is_restored_with_a_warning(folder):
     damage(folder, 2)
     with pytest.warns(match="update 6"), pytest.raises(CorruptCheckpointError, match="update 2"):
         agent.restore("best", best_fn=lambda metrics: 1)
-
-
-def test_verifying_says_of_each_checkpoint_whether_it_is_whole(folder):
-    assert verify(folder) == dict.fromkeys([0, 2, 4, 6])
-    damage(folder, 2)
     notes_of(folder, 4).unlink()
     damages = verify(folder)
-    assert [step for step, damage in damages.items() if damage] == [2, 4]
+    assert [step for step, damage in damages.items() if damage] == [2, 4, 6]
     assert "its notes cannot be read (FileNotFoundError" in damages[4]
     with pytest.raises(FileNotFoundError, match="holds no checkpoints"):
         verify(folder / "checkpoints")
@@ -242,9 +210,10 @@ def at_first_look(monkeypatch):
     return prepare
 
 
-def test_what_a_training_removes_while_it_is_looked_at_is_no_damage(folder, at_first_look, recwarn):
-    means = {0: 3.0, 2: 2.0, 4: 1.0, 6: 0.0}
-    for step, mean in means.items():
+def test_checkpoints_that_a_training_removes_meanwhile_are_no_damage(
+    folder, at_first_look, recwarn
+):
+    for step, mean in {0: 3.0, 2: 2.0, 4: 1.0, 6: 0.0}.items():
         change_notes(folder, step, mean_return=mean)
     at_first_look(2, lambda: shutil.rmtree(folder / "checkpoints" / "2"))
     assert verify(folder) == dict.fromkeys([0, 4, 6])
@@ -298,14 +267,15 @@ def test_a_relative_folder_stays_the_same_when_a_script_changes_its_own(tmp_path
             make(path)
 
 
-class Events:
-    """A logger that does something at a step."""
+class AtStep4:
+    """A logger that does something at step 4."""
 
-    def __init__(self, **events):
-        self.events = {int(name.removeprefix("at_")): event for name, event in events.items()}
+    def __init__(self, act):
+        self.act = act
 
     def log(self, step, metrics):
-        self.events.get(step, lambda: None)()
+        if step == 4:
+            self.act()
 
 
 @pytest.mark.parametrize("is_locked_already", [False, True])
@@ -317,11 +287,12 @@ def test_a_folder_that_vanishes_is_made_anew(tmp_path, is_locked_already):
     def remove():
         while 4 not in saved_steps(folder):
             time.sleep(0.01)
-        shutil.rmtree(folder)
+        while folder.exists():  # a thread may be writing to it
+            shutil.rmtree(folder, ignore_errors=True)
 
-    events = Events(at_4=remove)
+    loggers = [AtStep4(remove)]
     with pytest.warns(UserWarning, match="was gone, and is made again"):
-        agent.train(KEY, CASE.hyperparams(), n_steps=8, progress=False, loggers=[events])
+        agent.train(KEY, CASE.hyperparams(), n_steps=8, progress=False, loggers=loggers)
     assert saved_steps(folder)[-1] == 8
     assert (folder / "config.json").exists()
     assert (folder / ".lock").exists()
@@ -335,41 +306,57 @@ def test_metrics_do_not_follow_a_link(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "metrics.jsonl").symlink_to(mine)
     with pytest.warns(UserWarning, match="symbolic link, which is not followed"):
-        make(tmp_path / "run").train(KEY, CASE.hyperparams(), n_steps=1, progress=False)
+        trained(tmp_path / "run", n_steps=1)
     assert mine.read_text() == "mine"
 
 
-def test_an_error_in_a_logger_loses_nothing(tmp_path):
+def test_an_error_in_a_logger_loses_nothing(whole, tmp_path):
     def fail():
         raise RuntimeError("the logger's own")
 
     agent = make(tmp_path)
     with pytest.raises(RuntimeError, match="the logger's own"):
-        agent.train(KEY, CASE.hyperparams(), progress=False, loggers=[Events(at_4=fail)])
-    assert agent.previous_training_max_step == 4
+        agent.train(KEY, CASE.hyperparams(), progress=False, loggers=[AtStep4(fail)])
     np.testing.assert_array_equal(agent.eval_steps_in_training, [0, 2, 4])
     assert saved_steps(tmp_path) == [0, 2, 4]
-    resumed, _ = agent.train(None, None, agent.training_runner, n_steps=4, progress=False)
+    resumed, _ = agent.train(None, None, agent.training_runner, n_steps=2, progress=False)
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["update_step"] for line in lines] == [0, 2, 4, 6, 8]
-    alone = CASE.make(MatchSign, n_steps=6)
-    whole, _ = alone.train(KEY, CASE.hyperparams(), n_steps=8, progress=False)
-    trees.assert_equal(whole, resumed)
+    assert [json.loads(line)["update_step"] for line in lines] == [0, 2, 4, 6]
+    trees.assert_equal(whole.training_runner, resumed)
 
 
+def times_of_changes(folder):
+    """The time of the last change of each path, passing over those that a thread removes meanwhile."""
+    times = {}
+    for directory, folders, files in os.walk(folder):
+        for path in (Path(directory, name) for name in folders + files):
+            with contextlib.suppress(FileNotFoundError):
+                times[path] = path.stat().st_mtime_ns
+    return times
+
+
+def copy_files_that_stay(folder, copy):
+    """Copies a folder, passing over what a thread removes meanwhile, such as tensorstore's locks."""
+    try:
+        shutil.copytree(folder, copy)
+    except shutil.Error as error:
+        if not all("[Errno 2]" in why for _, _, why in error.args[0]):
+            raise
+
+
+@pytest.mark.slow  # fifty copies of a folder
 def test_a_kill_while_a_checkpoint_is_written_anew_leaves_the_old_or_the_new_one(tmp_path):
-    agent = make(tmp_path / "run")
-    agent.train(KEY, CASE.hyperparams(), n_steps=1, progress=False)
-    copies, states = [], [None]
+    agent = trained(tmp_path / "run", n_steps=1)
+    copies, states, writing, alone = [], [None], True, threading.RLock()
 
     def copy():
-        state = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
-        if writing and state != states[-1]:
-            states.append(state)
-            copies.append(tmp_path / f"killed-{len(copies)}")
-            shutil.copytree(tmp_path / "run", copies[-1])
+        with alone:  # no thread of Python changes the folder meanwhile
+            state = times_of_changes(tmp_path / "run")
+            if writing and state != states[-1]:
+                states.append(state)
+                copies.append(tmp_path / f"killed-{len(copies)}")
+                copy_files_that_stay(tmp_path / "run", copies[-1])
 
-    writing = True
     kill.on_touch(tmp_path / "run" / "checkpoints", copy)
     changed = CASE.hyperparams(gamma=0.25)
     agent.train(None, changed, agent.training_runner, n_steps=1, progress=False)
@@ -389,18 +376,23 @@ def test_a_kill_while_a_checkpoint_is_written_anew_leaves_the_old_or_the_new_one
     assert names_in(copies[last_old] / "checkpoints") == {"0", "1-2", "2"}
 
 
-def test_a_kill_while_an_old_checkpoint_is_removed_harms_none(tmp_path, monkeypatch):
-    rmtree = shutil.rmtree
+def test_a_checkpoint_that_is_written_anew_takes_the_place_of_the_old_one(folder):
+    agent = make(folder)
+    runner, _ = agent.restore("last")
+    agent.train(None, CASE.hyperparams(gamma=0.25), runner, n_steps=1, progress=False)
+    assert names_in(folder / "checkpoints") == {"0", "2", "4", "6-2", "7"}
+    assert not any(verify(folder).values())
 
+
+def test_a_kill_while_an_old_checkpoint_is_removed_harms_none(tmp_path, monkeypatch):
     def half(folder, *args, **kwargs):
         for file in list(Path(folder).rglob("*"))[::2]:
             if file.is_file():
                 file.unlink()
 
-    monkeypatch.setattr(shutil, "rmtree", half)
-    agent = make(tmp_path, keep_checkpoints=1)
-    agent.train(KEY, CASE.hyperparams(), n_steps=10, progress=False)
-    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", half)
+        trained(tmp_path, n_steps=10, keep_checkpoints=1)
     assert not any(verify(tmp_path).values())
     agent = make(tmp_path, keep_checkpoints=1)
     runner, _ = agent.restore("last")

@@ -50,8 +50,7 @@ def test_leaves_come_back_as_they_were():
 def test_packed_arrays_are_copies():
     own = np.zeros(3), np.zeros(MANY)
     arrays, _ = pack(leaves_of(own))
-    for array in own:
-        array += 1
+    own[0][:] = own[1][:] = 1
     assert not any(array.any() for array in arrays.values())
 
 
@@ -71,10 +70,7 @@ def test_only_the_leaf_that_changed_is_damaged(path):
     name = "alone/many" if path == "many" else "joined/float32"
     arrays[name].ravel()[changed.get("start", 0)] += 1
     assert list(damaged(signatures, arrays)) == [f"it has changed at {path}"]
-
-
-def test_a_shortened_array_is_damaged():
-    arrays, signatures = pack(leaves_of(TREE))
+    arrays, _ = pack(leaves_of(TREE))
     arrays["joined/float32"] = arrays["joined/float32"][:7]
     assert list(damaged(signatures, arrays)) == ["it has changed at more"]
 

@@ -47,13 +47,12 @@ def test_programs_are_compiled_once(tmp_path):
     assert (results[0] == results[1]).all()
 
 
-def test_a_cache_that_is_set_up_stays(tmp_path):
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path / "own"))
-    assert cache_programs(tmp_path / "other") == tmp_path / "own"
-    assert jax.config.jax_compilation_cache_dir == str(tmp_path / "own")
-
-
-def test_the_default_folder_is_that_of_the_user(monkeypatch, tmp_path):
+def test_a_cache_that_is_set_up_stays_and_the_default_is_the_folder_of_the_user(
+    monkeypatch, tmp_path
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_programs().is_relative_to(tmp_path)
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path / "own"))
+    assert cache_programs(tmp_path / "other") == tmp_path / "own"
+    assert jax.config.jax_compilation_cache_dir == str(tmp_path / "own")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from jaxagents.core.fingerprint import fingerprint
+from jaxagents.core.shared_programs import fingerprint
 from jaxagents.networks import CategoricalActor
 
 
@@ -77,7 +77,6 @@ EQUAL = [
     (Holder(), Holder()),
     (CategoricalActor(2, (8,)), CategoricalActor(2, (8,))),
     (gymnax.make("CartPole-v1"), gymnax.make("CartPole-v1")),
-    (gymnax.make("Asterix-MinAtar"), gymnax.make("Asterix-MinAtar")),
     (Plain(1).__init__.__func__, Plain(2).__init__.__func__),
 ]
 

@@ -1,17 +1,14 @@
 """Modules that `import jaxagents` imports."""
 
-import subprocess
-import sys
-
 import pytest
+from scripts import run_script
 
 import jaxagents
 
 
 def imported_after(statement, *modules):
     script = f"import sys\n{statement}\nprint(*(name for name in {modules} if name in sys.modules))"
-    command = [sys.executable, "-c", script]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    return run_script(script).split()
 
 
 def test_nothing_is_imported_before_it_is_used():
@@ -27,9 +24,8 @@ def test_an_agent_imports_no_other_family():
         "matplotlib",
         "orbax.checkpoint",
     )
-    assert imported_after("from jaxagents import PPO", "jaxagents.ppo", *others) == [
-        "jaxagents.ppo"
-    ]
+    found = imported_after("from jaxagents import PPO", "jaxagents.ppo", *others)
+    assert found == ["jaxagents.ppo"]
     assert imported_after("from jaxagents import DQN", "jaxagents.agents.on_policy") == []
 
 

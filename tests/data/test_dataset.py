@@ -7,9 +7,9 @@ import jax
 import numpy as np
 import pytest
 import trees
+from scipy import stats
 
 from jaxagents.data import Dataset, Normalisation
-from jaxagents.iql import IQLLearner
 
 N = 20
 DISCOUNT = 0.9
@@ -73,52 +73,18 @@ def test_reads_like_a_dict_with_the_length_of_its_arrays():
     assert "observations/image: uint8[4, 4, 3]" in repr(dataset)
 
 
-def test_learners_learn_from_a_dataset_as_from_a_dict():
-    rng = np.random.default_rng(0)
-    observations = rng.normal(size=(2, 8, 3)).astype(np.float32)
-    dataset = Dataset(
-        {
-            "observations": observations[0],
-            "actions": rng.uniform(-1.0, 1.0, (8, 2)).astype(np.float32),
-            "rewards": np.ones(8, np.float32),
-            "next_observations": observations[1],
-            "masks": np.ones(8, np.float32),
-            "ends": np.zeros(8, bool),
-        }
-    )
-    learner = IQLLearner.create(0, observations[0, 0], dataset["actions"][0], features=(4,))
-    for batch in (dataset, dataset.n_step(3, DISCOUNT)):
-        _, info = learner.update(batch)
-        _, expected = learner.update({**batch})
-        trees.assert_equal(info, expected)
+def test_names_nested_arrays_that_do_not_fit_together():
+    with pytest.raises(ValueError, match="'c' has 2 rows, but 'a/b' has 3"):
+        Dataset({"a": {"b": np.zeros(3)}, "c": np.zeros(2)})
+    with pytest.raises(ValueError, match=r"'a/b' is no array: .* inhomogeneous"):
+        Dataset({"a": {"b": [[1.0], [1.0, 2.0]]}})
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({}, "no arrays"),
-        ({"a": {"b": np.zeros(3)}, "c": np.zeros(2)}, "'c' has 2 rows, but 'a/b' has 3"),
-        ({"a": 1.0}, "'a' is a scalar"),
-        ({"a/b": np.zeros(3)}, "must not contain '/'"),
-        ({1: np.zeros(3)}, "must be strings, got 1"),
-        ({"a": {"b": [[1.0], [1.0, 2.0]]}}, "'a/b' is no array: .* inhomogeneous"),
-    ],
-)
-def test_refuses_what_does_not_fit_together(given, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        Dataset(given)
-
-
-def test_samples_whole_rows_uniformly():
+def test_samples_whole_rows_uniformly_by_its_seed():
     batch = Dataset(arrays()).sample(20_000)
     picked = batch["actions"]
     trees.assert_equal(batch, jax.tree.map(lambda x: x[picked], arrays()))
-    expected = 20_000 / N
-    chi_square = np.sum((np.bincount(picked, minlength=N) - expected) ** 2 / expected)
-    assert chi_square < 43.8  # the 99.9% quantile of 19 degrees of freedom
-
-
-def test_the_seed_decides_the_samples():
+    assert stats.chisquare(np.bincount(picked, minlength=N)).pvalue > 1e-3
     one, same, other = (Dataset(arrays(), seed) for seed in (1, 1, 2))
     first, second = one.sample(8)["actions"], one.sample(8)["actions"]
     np.testing.assert_array_equal(first, same.sample(8)["actions"])
@@ -140,9 +106,6 @@ def test_samples_columns_of_an_array_without_copying_it():
     [
         lambda dataset: dataset.get_subset(slice(0, 8)),
         lambda dataset: dataset.n_step(2, DISCOUNT),
-        lambda dataset: dataset.normalise(["rewards"])[0],
-        lambda dataset: dataset.split(0.5)[0],
-        lambda dataset: dataset.split(0.5)[1],
         lambda dataset: dataset.normalise(["rewards"])[0].n_step(2, DISCOUNT).split(0.5)[1],
     ],
 )
@@ -154,15 +117,6 @@ def test_the_seed_decides_the_samples_of_what_is_made_of_a_dataset(transformed):
 
     np.testing.assert_array_equal(drawn(1), drawn(1))
     assert (drawn(1) != drawn(2)).any()
-
-
-def test_as_many_rows_are_drawn_as_from_the_dataset_itself():
-    rows = Dataset(episodes(), seed=1).sample(50)["observations"]
-    for same in (
-        Dataset(episodes(), seed=1).n_step(2, DISCOUNT),
-        Dataset(episodes(), seed=1).normalise(["rewards"])[0],
-    ):
-        np.testing.assert_array_equal(same.sample(50)["observations"], rows)
 
 
 def test_the_parts_of_a_split_are_sampled_differently():
@@ -194,9 +148,8 @@ def test_several_batches_are_those_of_as_many_samples():
     for i in range(4):
         trees.assert_equal(jax.tree.map(lambda x, i=i: x[i], batches), one.sample(5))
     np.testing.assert_array_equal(one.sample(2)["actions"], many.sample(2)["actions"])
-    for sizes, name in (((0, 5), "n_batches"), ((4, -1), "batch_size")):
-        with pytest.raises(ValueError, match=f"{name} must be positive"):
-            many.sample_many(*sizes)
+    with pytest.raises(ValueError, match="n_batches must be positive, got 0"):
+        many.sample_many(0, 5)
 
 
 def test_draws_the_same_from_a_saved_state_on():
@@ -218,10 +171,6 @@ def test_samples_given_rows():
     for indx in ([1, 2, 3, 4], np.arange(N) < 4, np.zeros((3, 4), int)):
         with pytest.raises(ValueError, match="indx chooses 4 rows, but batch_size is 3"):
             Dataset(arrays()).sample(3, indx=indx)
-    with pytest.raises(IndexError, match=r"must lie in \[0, 20\), got -1 to 3"):
-        Dataset(arrays()).sample(2, indx=[3, -1])
-    with pytest.raises(ValueError, match="batch_size must be positive, got 0"):
-        Dataset(arrays()).sample(0)
 
 
 @pytest.mark.parametrize(
@@ -242,18 +191,14 @@ def test_subsets(indx):
     [
         (3, ValueError, r"a list of numbers, got 3; try \[3\]"),
         ([0.0, 1.0], TypeError, "whole numbers or by booleans, got float64"),
-        (None, TypeError, "whole numbers or by booleans, got object"),
         (np.ones(N - 1, bool), IndexError, r"each of the 20 rows, got shape \(19,\)"),
-        (True, IndexError, r"each of the 20 rows, got shape \(\)"),
         ([N], IndexError, "20"),
     ],
 )
 def test_rows_are_chosen_by_whole_numbers_or_a_mask(indx, error, message):
-    with pytest.raises(error, match=message):
-        Dataset(arrays()).get_subset(indx)
-    if indx is not None:
+    for choose in (Dataset(arrays()).get_subset, lambda indx: Dataset(arrays()).sample(1, indx)):
         with pytest.raises(error, match=message):
-            Dataset(arrays()).sample(1, indx=indx)
+            choose(indx)
 
 
 def test_splits_into_parts_without_overlap():
@@ -262,12 +207,11 @@ def test_splits_into_parts_without_overlap():
     together = np.concatenate([first["actions"], second["actions"]])
     np.testing.assert_array_equal(np.sort(together), np.arange(N))
     assert (first["actions"] != Dataset(arrays()).split(0.25, seed=1)[0]["actions"]).any()
-    for fraction in (0.0, 1.0, 0.01):
-        with pytest.raises(ValueError, match="must leave rows on both sides of 20"):
-            Dataset(arrays()).split(fraction)
+    with pytest.raises(ValueError, match="must leave rows on both sides of 20"):
+        Dataset(arrays()).split(0.01)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 10])
+@pytest.mark.parametrize("n", [1, 3, 10])
 def test_n_step_adds_up_rewards_within_episodes(n):
     dataset = episodes()
     result = dataset.n_step(n, DISCOUNT)
@@ -292,36 +236,9 @@ def test_n_steps_of_a_subset_and_of_any_rows_are_those_of_the_whole(tmp_path):
     view = episodes().n_step(3, DISCOUNT)
     trees.assert_equal(view.sample(4, indx=indx), expected)
     trees.assert_equal({**view.get_subset(indx)}, expected)
-    trees.assert_equal(
-        view.get_subset(slice(2, None)).sample(2, indx=[0, 3])["rewards"], whole["rewards"][[2, 5]]
-    )
-    trees.assert_equal(dict(zip(view, view.values(), strict=True)), whole)
-    assert "next_observations/x: int64[]" in repr(view)
     view.save(tmp_path / "data.npz")
     trees.assert_equal(dict(Dataset.load(tmp_path / "data.npz")), whole)
     assert jax.tree.map(lambda x: x + 0, view)["next_observations"]["x"].shape == (8,)
-
-
-def test_n_step_copies_no_observations_until_they_are_drawn():
-    n, vectors_of_n_step = 2000, 12
-    observations = np.zeros((n + 1, 500), np.float32)
-    dataset = Dataset(
-        {
-            "observations": observations[:-1],
-            "rewards": np.ones(n, np.float32),
-            "next_observations": observations[1:],
-            "masks": np.ones(n, np.float32),
-            "ends": np.zeros(n, bool),
-        }
-    )
-
-    def sampled():
-        view = dataset.n_step(3, DISCOUNT)
-        return view.get_subset(slice(1, None)).sample(5)
-
-    batch, peak = peak_memory(sampled)
-    assert batch["next_observations"].shape == (5, 500)
-    assert peak < vectors_of_n_step * 8 * n < observations.nbytes / 10
 
 
 def test_n_step_refuses_what_it_would_get_wrong():
@@ -332,12 +249,8 @@ def test_n_step_refuses_what_it_would_get_wrong():
         episodes().n_step(2, DISCOUNT).n_step(2, DISCOUNT)
     with pytest.raises(KeyError, match="n_step needs 'rewards'"):
         Dataset(arrays()).n_step(2, DISCOUNT)
-    with pytest.raises(ValueError, match="n must be positive, got 0"):
-        episodes().n_step(0, DISCOUNT)
-    for key in ("rewards", "masks", "ends"):
-        column = episodes()[key][:, None]
-        with pytest.raises(ValueError, match=rf"one number of '{key}' .* got shape \(8, 1\)"):
-            Dataset({**episodes(), key: column}).n_step(2, DISCOUNT)
+    with pytest.raises(ValueError, match=r"one number of 'ends' .* got shape \(8, 1\)"):
+        Dataset({**episodes(), "ends": episodes()["ends"][:, None]}).n_step(2, DISCOUNT)
 
 
 def test_normalises_by_the_first_key():
@@ -353,6 +266,11 @@ def test_normalises_by_the_first_key():
     np.testing.assert_allclose(normalisation.inverse(normalisation(x)), x, rtol=1e-4, atol=1e-5)
     with pytest.raises(KeyError, match="no array 'rewards'"):
         dataset.normalise(["rewards"])
+    with pytest.raises(ValueError, match="keys must name an array"):
+        dataset.normalise([])
+    other = Dataset({"observations": np.zeros(3), "goals": np.ones((3, 2))})
+    with pytest.raises(ValueError, match=r"'goals' has shape \(2,\), but 'observations' has \(\)"):
+        other.normalise(["observations", "goals"])
 
 
 def test_normalises_in_the_precision_that_arrays_have():
@@ -361,22 +279,6 @@ def test_normalises_in_the_precision_that_arrays_have():
     expected = (x - x.mean()) / x.std()
     np.testing.assert_allclose(normalised["observations"], expected, atol=1e-6)
     np.testing.assert_allclose(normalisation.inverse(normalised["observations"]), x, rtol=1e-15)
-
-
-@pytest.mark.parametrize(
-    ("keys", "error", "message"),
-    [
-        ("observations", TypeError, r"a list of names, got 'observations'; try \['observations'\]"),
-        ([], ValueError, "keys must name an array"),
-        (["rewards", "goals"], ValueError, r"'goals' has shape \(2,\), but 'rewards' has \(\)"),
-    ],
-)
-def test_normalises_arrays_of_one_shape_only(keys, error, message):
-    dataset = Dataset(
-        {"observations": np.zeros(3), "rewards": np.ones(3), "goals": np.ones((3, 2))}
-    )
-    with pytest.raises(error, match=message):
-        dataset.normalise(keys)
 
 
 def test_normalising_takes_little_more_memory_than_its_result():

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import pickle
 from typing import NamedTuple
 
 import jax
@@ -16,7 +15,7 @@ from scipy import stats
 
 from jaxagents.data import DeviceBuffer, importance_weights, priorities
 
-SIZES = [(1, 1), (3, 3), (7, 1), (12, 3)]
+SIZES = [(1, 1), (7, 1), (12, 3)]
 """Capacities with numbers of environments."""
 GAMMA = 0.9
 
@@ -24,7 +23,6 @@ examples = settings(deadline=None, max_examples=25, derandomize=True, database=N
 add = jax.jit(DeviceBuffer.add)
 sample = jax.jit(DeviceBuffer.sample, static_argnums=2)
 n_step = jax.jit(DeviceBuffer.n_step, static_argnums=2)
-take = jax.jit(DeviceBuffer.take)
 sequences = jax.jit(DeviceBuffer.sequences, static_argnums=2)
 sample_sequences = jax.jit(DeviceBuffer.sample_sequences, static_argnums=(2, 3))
 sample_prioritised = jax.jit(DeviceBuffer.sample_prioritised, static_argnums=2)
@@ -94,33 +92,22 @@ def plain_n_step(rows, start, n):
 
 @given(st.sampled_from(SIZES), st.integers(0, 25), st.integers(0, 99))
 @examples
-def test_holds_the_most_recent_of_each_environment(size, n_adds, seed):
+def test_holds_and_samples_the_most_recent_of_each_environment(size, n_adds, seed):
     buffer, model = filled(*size, n_adds, seed)
-    held = list(itertools.chain(*model))
-    assert buffer.size == len(held)
-    dataset = buffer.to_dataset()
-    assert len(dataset) == len(held)
+    held, rows = list(itertools.chain(*model)), numbered(model)
+    assert buffer.size == len(held) == len(buffer.to_dataset())
     if not held:
         return
-    expected = stacked(held)
-    n_times = len(model[0])
+    expected, n_times = stacked(held), len(model[0])
     expected["ends"][n_times - 1 :: n_times] = True
-    trees.assert_equal({**dataset}, expected)
+    trees.assert_equal({**buffer.to_dataset()}, expected)
     kept = jax.tree.map(lambda x: np.asarray(x)[: int(buffer.size)], buffer.storage)
-    assert sorted(kept["actions"].tolist()) == sorted(numbered(model))
-    trees.assert_equal(kept, stacked(numbered(model)[i] for i in kept["actions"].tolist()))
+    assert sorted(kept["actions"].tolist()) == sorted(rows)
+    for batch in (kept, sample(buffer, jax.random.key(seed), 64)):
+        trees.assert_equal(batch, stacked(rows[i] for i in batch["actions"].tolist()))
 
 
-@given(st.sampled_from(SIZES), st.integers(1, 25), st.integers(0, 99))
-@examples
-def test_samples_rows_that_it_holds(size, n_adds, seed):
-    buffer, model = filled(*size, n_adds, seed)
-    batch = sample(buffer, jax.random.key(seed), 64)
-    rows = numbered(model)
-    trees.assert_equal(batch, stacked(rows[i] for i in batch["actions"].tolist()))
-
-
-@given(st.sampled_from(SIZES), st.integers(1, 25), st.integers(1, 5), st.integers(0, 99))
+@given(st.sampled_from(SIZES[1:]), st.integers(1, 25), st.sampled_from([1, 3]), st.integers(0, 99))
 @examples
 def test_n_steps_are_those_of_a_list(size, n_adds, n, seed):
     buffer, model = filled(*size, n_adds, seed)
@@ -135,43 +122,19 @@ def test_n_steps_are_those_of_a_list(size, n_adds, n, seed):
     assert held["observations"]["image"].dtype == np.uint8
 
 
-def test_one_step_is_the_row_with_the_discount():
-    buffer, _ = filled(12, 3, 6)
-    indices = np.array([[0, 5], [11, 5]])
-    step, row = n_step(buffer, indices, 1, 0.5), take(buffer, indices)
-    np.testing.assert_array_equal(step.pop("discounts"), np.full((2, 2), 0.5, np.float32))
-    trees.assert_equal(step, row)
-
-
-def test_there_may_be_a_discount_for_each_member():
-    buffer, _ = filled(12, 3, 6)
-    gammas = np.array([0.0, 0.5, 1.0], np.float32)
-    steps = jax.vmap(lambda gamma: n_step(buffer, np.arange(12), 3, gamma))(gammas)
-    for i, gamma in enumerate(gammas):
-        alone = n_step(buffer, np.arange(12), 3, gamma)
-        trees.assert_close(jax.tree.map(lambda x, i=i: x[i], steps), alone)
-
-
 @pytest.mark.parametrize("n_adds", [3, 9])
-def test_samples_uniformly(n_adds):
-    buffer, model = filled(20, 4, n_adds)
-    numbers = np.asarray(sample(buffer, jax.random.key(0), 20_000)["actions"])
-    held, counts = np.unique(numbers, return_counts=True)
-    assert set(held.tolist()) == set(numbered(model))
-    assert stats.chisquare(counts).pvalue > 1e-3
-
-
-@pytest.mark.parametrize("n_adds", [3, 4, 9])
-def test_samples_sequences_of_each_environment_uniformly(n_adds):
+def test_samples_rows_and_sequences_of_each_environment_uniformly(n_adds):
     length, (buffer, model) = 3, filled(20, 4, n_adds)
     indices = sample_sequences(buffer, jax.random.key(0), 20_000, length)
-    numbers = np.asarray(take(buffer, indices)["actions"])
-    steps = 4 * np.arange(length)
+    numbers = np.asarray(buffer.storage["actions"])[indices]
+    steps, held = 4 * np.arange(length), numbered(model)
     np.testing.assert_array_equal(numbers, numbers[:, :1] + steps)
-    starts, counts = np.unique(numbers[:, 0], return_counts=True)
-    held = numbered(model)
-    assert set(starts.tolist()) == {i for i in held if i + steps[-1] in held}
-    assert stats.chisquare(counts).pvalue > 1e-3
+    rows = np.asarray(sample(buffer, jax.random.key(0), 20_000)["actions"])
+    first = {i for i in held if i + steps[-1] in held}
+    for drawn, expected in ((rows, set(held)), (numbers[:, 0], first)):
+        found, counts = np.unique(drawn, return_counts=True)
+        assert set(found.tolist()) == expected
+        assert stats.chisquare(counts).pvalue > 1e-3
 
 
 # Priorities.
@@ -190,7 +153,7 @@ def known_priorities(buffer):
 
 
 @given(
-    st.sampled_from([(7, 1), (42, 6), (700, 35)]),
+    st.sampled_from([(7, 1), (700, 35)]),
     st.lists(st.sampled_from(["add", "set"]), min_size=1, max_size=12),
     st.integers(0, 99),
 )
@@ -225,7 +188,7 @@ def test_priorities_are_those_that_were_given(size, actions, seed):
             np.testing.assert_allclose(probabilities, model[drawn] / model.sum(), rtol=1e-5)
 
 
-@pytest.mark.parametrize(("capacity", "n_envs"), [(7, 1), (42, 6), (300, 20), (700, 35)])
+@pytest.mark.parametrize(("capacity", "n_envs"), [(42, 6), (700, 35)])
 def test_new_rows_are_in_the_sums_wherever_they_lie(capacity, n_envs):
     buffer, new = filled(capacity, n_envs, 0, prioritised=True)[0], stacked([transition()] * n_envs)
     for n_held in range(n_envs, capacity + 1, n_envs):
@@ -234,8 +197,8 @@ def test_new_rows_are_in_the_sums_wherever_they_lie(capacity, n_envs):
         assert_consistent(buffer.priorities)
 
 
-@pytest.mark.parametrize(("capacity", "n_envs", "length"), [(6, 1, 6), (24, 4, 3), (600, 20, 10)])
-def test_only_first_rows_of_whole_sequences_have_a_priority(capacity, n_envs, length):
+def test_only_first_rows_of_whole_sequences_have_a_priority():
+    capacity, n_envs, length = 24, 4, 3
     buffer = DeviceBuffer.create(transition(), capacity, n_envs, True, length)
     times = np.full(capacity, -1)
     for time in range(2 * capacity // n_envs + 2):
@@ -262,9 +225,8 @@ def test_only_first_rows_of_whole_sequences_have_a_priority(capacity, n_envs, le
     assert known_priorities(buffer).max() == 7.0
 
 
-@pytest.mark.parametrize("capacity", [10, 400, 5000])
-def test_draws_in_proportion_to_priorities(capacity):
-    rng = np.random.default_rng(0)
+def test_draws_in_proportion_to_priorities():
+    capacity, rng = 5000, np.random.default_rng(0)
     buffer = DeviceBuffer.create({"x": np.float32(0.0)}, capacity, capacity, prioritised=True)
     buffer = add(buffer, {"x": np.arange(capacity, dtype=np.float32)})
     given_priorities = np.exp(3.0 * rng.normal(size=capacity)).astype(np.float32)
@@ -280,29 +242,23 @@ def test_draws_in_proportion_to_priorities(capacity):
     assert stats.chisquare(grouped[0][kept], grouped[1][kept]).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_extreme_priorities_draw_rows_that_have_one(seed):
-    rng = np.random.default_rng(seed)
-    some = rng.choice([1e-37, 1e-20, 1e-3, 1.0, 3e7, 1e30, 3e38, np.inf, np.nan, -1.0], 3)
-    values = rng.choice([0.0, *some], 40).astype(np.float32)
-    buffer, _ = filled(300, 4, 10, prioritised=True)  # 40 rows are held
-    values[seed] = 1.0
-    buffer = with_priorities(buffer, np.arange(40), values)
-    drawn = sample_prioritised(buffer, jax.random.key(seed), 256)
-    indices, probabilities = map(np.asarray, drawn)
-    assert np.isfinite(buffer.priorities.levels[-1]).all()
-    assert (known_priorities(buffer)[indices] > 0.0).all()
-    assert (probabilities > 0.0).all()
-    assert (probabilities <= 1.0).all()
-
-
-@pytest.mark.parametrize("value", [0.0, 1e-42, np.nan])
-def test_without_priorities_it_is_the_first_row(value):
-    buffer, _ = filled(300, 4, 10, prioritised=True)
-    buffer = with_priorities(buffer, np.arange(40), np.full(40, value, np.float32))
-    indices, _ = sample_prioritised(buffer, jax.random.key(0), 256)
-    assert (indices < (40 if value else 1)).all()
-    assert buffer.priorities.largest == 1.0
+def test_extreme_priorities_draw_rows_that_have_one():
+    empty = filled(300, 4, 10, prioritised=True)[0]  # 40 rows are held
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        some = rng.choice([1e-37, 1e-20, 1e-3, 1.0, 3e7, 1e30, 3e38, np.inf, np.nan, -1.0], 3)
+        values = rng.choice([0.0, *some], 40).astype(np.float32)
+        values[seed] = 1.0
+        buffer = with_priorities(empty, np.arange(40), values)
+        indices, probabilities = sample_prioritised(buffer, jax.random.key(seed), 256)
+        assert np.isfinite(buffer.priorities.levels[-1]).all()
+        assert (known_priorities(buffer)[indices] > 0.0).all()
+        assert ((probabilities > 0.0) & (probabilities <= 1.0)).all()
+    for value in (0.0, 1e-42, np.nan):
+        buffer = with_priorities(empty, np.arange(40), np.full(40, value, np.float32))
+        indices, _ = sample_prioritised(buffer, jax.random.key(0), 256)
+        assert (indices < (40 if value else 1)).all()
+        assert buffer.priorities.largest == 1.0
 
 
 def test_importance_weights_are_those_of_the_paper():
@@ -326,7 +282,7 @@ def test_one_that_has_no_priorities_says_so():
 # In compiled loops.
 
 
-def loop(buffer, key, prioritised, n_iterations=25, batch_size=32):
+def loop(buffer, key, n_iterations=25, batch_size=32):
     """Adds what depends on earlier batches, and gives the last state of everything."""
 
     def iterate(i, carry):
@@ -334,12 +290,6 @@ def loop(buffer, key, prioritised, n_iterations=25, batch_size=32):
         key, key_sample = jax.random.split(key)
         new = jax.tree.map(lambda x: jnp.full((buffer.n_envs, *x.shape), i, x.dtype), transition())
         buffer = buffer.add(new | {"rewards": jnp.full(buffer.n_envs, total)})
-        if not prioritised:
-            return (
-                buffer,
-                key,
-                total / 2.0 + buffer.sample(key_sample, batch_size)["actions"].mean(),
-            )
         indices, probabilities = buffer.sample_prioritised(key_sample, batch_size)
         batch = buffer.n_step(indices, 3, GAMMA)
         buffer = buffer.with_priorities(indices, jnp.abs(batch["actions"] % 7.0))
@@ -348,8 +298,8 @@ def loop(buffer, key, prioritised, n_iterations=25, batch_size=32):
     return jax.lax.fori_loop(0, n_iterations, iterate, (buffer, key, jnp.float32(0.0)))
 
 
-def create(capacity, prioritised):
-    return DeviceBuffer.create(transition(), capacity, 4, prioritised)
+def create(capacity):
+    return DeviceBuffer.create(transition(), capacity, 4, prioritised=True)
 
 
 def numbers_of(outcome):
@@ -357,26 +307,18 @@ def numbers_of(outcome):
     return jax.tree.map(np.asarray, (buffer, jax.random.key_data(key), total))
 
 
-@pytest.mark.parametrize("prioritised", [False, True])
-def test_members_of_a_vmap_are_as_one_alone_whoever_made_the_buffers(prioritised):
+def test_members_of_a_vmap_are_as_one_alone():
     keys = jax.random.split(jax.random.key(0), 3)
-    alone = jax.jit(lambda key: loop(create(40, prioritised), key, prioritised))
-    buffers = jax.tree.map(lambda x: np.stack([x] * 3), create(40, prioritised))
-    of_buffers = jax.jit(jax.vmap(lambda buffer, key: loop(buffer, key, prioritised)))
-    expected = [numbers_of(alone(key)) for key in keys]
-    for together in (of_buffers(buffers, keys), jax.jit(jax.vmap(alone))(keys)):
-        found = numbers_of(together)
-        for i in range(3):
-            trees.assert_close(jax.tree.map(lambda x, i=i: x[i], found), expected[i])
+    alone = jax.jit(lambda key: loop(create(40), key))
+    found = numbers_of(jax.jit(jax.vmap(alone))(keys))
+    for i, key in enumerate(keys):
+        trees.assert_close(jax.tree.map(lambda x, i=i: x[i], found), numbers_of(alone(key)))
 
 
-@pytest.mark.parametrize("prioritised", [False, True])
 @pytest.mark.parametrize("n_members", [None, 4])
 @pytest.mark.optimised
-@pytest.mark.slow_except("None")
-def test_a_loop_writes_in_place(prioritised, n_members):
-    buffer, key = create(20_000, prioritised), jax.random.key(0)
-    run = functools.partial(loop, prioritised=prioritised)
+def test_a_loop_writes_in_place(n_members):
+    buffer, key, run = create(20_000), jax.random.key(0), loop
     if n_members is not None:
         buffer = jax.tree.map(lambda x: jnp.stack([x] * n_members), buffer)
         key, run = jax.random.split(key, n_members), jax.vmap(run)
@@ -400,7 +342,7 @@ def test_priorities_are_written_in_place_whatever_is_sampled():
         buffer = buffer.with_priorities(indices, given_priorities).add(new)
         return buffer.add(new).with_priorities(indices, given_priorities)
 
-    buffer = create(20_000, prioritised=True)
+    buffer = create(20_000)
     run = jax.jit(lambda buffer: jax.lax.fori_loop(0, 3, iterate, buffer), donate_argnums=0)
     memory = run.lower(buffer).compile().memory_analysis()
     assert memory.temp_size_in_bytes < 0.05 * buffer.priorities.levels[0].nbytes
@@ -421,11 +363,11 @@ def test_keeps_types():
     types = {"image": jnp.uint8, "half": jnp.bfloat16, "flag": bool, "number": jnp.int32}
     types |= {"real": jnp.float32}
     new = {k: jnp.ones((2, *np.shape(v)), types[k]) for k, v in example.items()}
-    buffer = buffer.add(new)
-    for arrays in (buffer.storage, buffer.sample(jax.random.key(0), 3), buffer.to_dataset()):
+    buffer = add(buffer, new)
+    for arrays in (buffer.storage, sample(buffer, jax.random.key(0), 3), buffer.to_dataset()):
         assert {name: arrays[name].dtype for name in arrays} == types
     mixed = {"number": np.ones(2, np.uint8), "real": np.ones(2), "half": jnp.ones((2, 3))}
-    assert {k: v.dtype for k, v in buffer.add(new | mixed).storage.items()} == types
+    assert {k: v.dtype for k, v in add(buffer, new | mixed).storage.items()} == types
 
 
 def test_its_dataset_has_the_parts_of_tuples_and_dataclasses_by_name():
@@ -457,17 +399,11 @@ def test_its_dataset_has_the_parts_of_tuples_and_dataclasses_by_name():
 @pytest.mark.parametrize(
     ("sizes", "error", "message"),
     [
-        ((7, 3), ValueError, r"a positive multiple of n_envs \(3\), got 7; 6 or 9 would do"),
         ((2, 3), ValueError, r"a positive multiple of n_envs \(3\), got 2; 3 would do"),
         ((0, 3), ValueError, "capacity must be positive, got 0"),
-        ((-4, 3), ValueError, "capacity must be positive, got -4"),
-        ((4, 0), ValueError, "n_envs must be positive, got 0"),
-        ((1e6,), TypeError, r"capacity must be a whole number, got 1000000\.0"),
         ((4, 2.0), TypeError, r"n_envs must be a whole number, got 2\.0"),
-        ((20, 4, True, 0), ValueError, "prioritised_length must lie in 1..5.*got 0"),
         ((20, 4, True, 6), ValueError, "prioritised_length must lie in 1..5.*got 6"),
         ((24, 6, True, 1, 4), ValueError, r"n_groups must divide n_envs \(6\), got 4"),
-        ((24, 6, True, 1, 0), ValueError, r"n_groups must divide n_envs \(6\), got 0"),
     ],
 )
 def test_refuses_sizes_that_do_not_fit(sizes, error, message):
@@ -484,12 +420,8 @@ def test_names_what_does_not_fit():
     lacking = {key: value for key, value in new.items() if key != "actions"}
     with pytest.raises(ValueError, match=r"transitions have .* but the buffer holds \['actions'"):
         buffer.add(lacking)
-    with pytest.raises(ValueError, match=r"transitions have .*'observations'.* but the buffer"):
-        buffer.add(new | {"observations": np.zeros(2)})
     with pytest.raises(ValueError, match=r"'actions' has shape \(2, 1\), where \(2,\) would fit"):
         buffer.add(new | {"actions": np.zeros((2, 1), np.int32)})
-    with pytest.raises(ValueError, match=r"'actions' has shape \(\), where \(2,\) would fit"):
-        buffer.add(transition())
     with pytest.raises(TypeError, match="'actions' has type float32, but the buffer holds int32"):
         buffer.add(new | {"actions": np.zeros(2, np.float32)})
 
@@ -510,11 +442,6 @@ def test_one_of_several_becomes_a_dataset():
     with pytest.raises(ValueError, match=r"buffers of shape \(2,\); take one at a time"):
         buffers.to_dataset()
     assert len(jax.tree.map(lambda x: x[1], buffers).to_dataset()) == 7
-
-
-def test_can_be_pickled():
-    buffer, _ = filled(12, 3, 5, prioritised=True)
-    trees.assert_equal(pickle.loads(pickle.dumps(buffer)), buffer)
 
 
 # Of several groups, against a buffer of each.
@@ -542,9 +469,8 @@ def joined(batches):
     return jax.tree.map(lambda *x: np.concatenate(x), *batches)
 
 
-@pytest.mark.parametrize("n_adds", [0, 3, 9])
-def test_holds_what_buffers_of_each_group_do(n_adds):
-    grouped, single = of_groups(n_adds)
+def test_holds_what_buffers_of_each_group_do():
+    grouped, single = of_groups(9)
     trees.assert_equal(grouped.storage, stacked([x.storage for x in single]))
     assert grouped.size == single[0].size
     trees.assert_equal({**grouped.to_dataset()}, joined([{**x.to_dataset()} for x in single]))
@@ -589,7 +515,7 @@ def test_priorities_are_of_each_group():
 def test_refuses_what_groups_cannot_share():
     grouped, _ = of_groups(3)
     new = stacked([transition()] * 6)
-    with pytest.raises(ValueError, match=r"added must be a multiple .*got 5; 3 or 6 would do"):
+    with pytest.raises(ValueError, match=r"transitions must be a multiple .*got 5; 3 or 6 would do"):
         grouped.add(jax.tree.map(lambda x: x[:5], new))
     with pytest.raises(ValueError, match="multiple of the 3 groups, got 10; 9 or 12 would do"):
         grouped.sample_indices(jax.random.key(0), 10)

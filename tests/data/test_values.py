@@ -8,7 +8,7 @@ import pytest
 import registry
 from probes import MatchSign
 
-from jaxagents import iql
+from jaxagents import bc, iql
 from jaxagents.data import Dataset
 from jaxagents.data.values import moments_of_rows, reward_factor
 
@@ -84,19 +84,24 @@ def four_episodes():
 
 
 def test_several_steps_have_the_scale_of_single_ones():
-    dataset = four_episodes()
+    dataset, first = four_episodes(), slice(20)
     stepped = dataset.n_step(3, 0.99)
     assert reward_factor(dataset) == np.float32(10 / 30)
-    assert reward_factor(stepped) == reward_factor(dataset)
-    assert reward_factor(pickle.loads(pickle.dumps(stepped))) == reward_factor(dataset)
-    normalised, _ = stepped.normalise(["observations"])
-    assert reward_factor(normalised) == reward_factor(dataset)
-    assert reward_factor(stepped.get_subset(slice(20))) == reward_factor(
-        dataset.get_subset(slice(20))
-    )
-    config = CASES["IQL"].config(normalise_rewards=True)
-    agent = iql.IQL(CASES["IQL"].env(MatchSign), None, config, dataset=stepped)
-    np.testing.assert_allclose(agent.data.arrays["rewards"][0], stepped["rewards"] / 3, rtol=1e-6)
+    for same in (
+        stepped,
+        pickle.loads(pickle.dumps(stepped)),
+        stepped.normalise(["observations"])[0],
+    ):
+        assert reward_factor(same) == reward_factor(dataset)
+    of_first = reward_factor(dataset.get_subset(first))
+    assert reward_factor(stepped.get_subset(first)) == of_first
+    np.testing.assert_allclose(rewards_of_agent(stepped)[0], stepped["rewards"] / 3, rtol=1e-6)
+
+
+def rewards_of_agent(dataset, **fields):
+    config = CASES["IQL"].config(**{"normalise_rewards": True, **fields})
+    agent = iql.IQL(CASES["IQL"].env(MatchSign), None, config, dataset=dataset)
+    return agent.data.arrays["rewards"]
 
 
 def test_the_parts_of_a_split_have_the_scale_of_the_whole():
@@ -128,14 +133,63 @@ def test_agents_have_scaled_rewards_on_the_device():
         "ends": ENDS,
     }
     dataset = Dataset(rows)
-
-    def rewards(**fields):
-        config = CASES["IQL"].config(**fields)
-        agent = iql.IQL(CASES["IQL"].env(MatchSign), None, config, dataset=dataset)
-        return agent.data.arrays["rewards"]
-
-    np.testing.assert_array_equal(
-        rewards(normalise_rewards=True), REWARDS[None] * np.float32(3 / 8)
-    )
-    np.testing.assert_array_equal(rewards(), REWARDS[None])
+    expected = REWARDS[None] * np.float32(3 / 8)
+    np.testing.assert_array_equal(rewards_of_agent(dataset), expected)
+    plain = rewards_of_agent(dataset, normalise_rewards=False)
+    np.testing.assert_array_equal(plain, REWARDS[None])
     np.testing.assert_array_equal(dataset["rewards"], REWARDS)
+
+
+def ordered(**others):
+    """Two episodes of eight rows, one after another."""
+    numbers = np.linspace(-1.0, 1.0, 34, dtype=np.float32).reshape(17, 2)
+    arrays = {
+        "observations": numbers[:-1],
+        "actions": np.zeros(16, np.int32),
+        "rewards": np.zeros(16, np.float32),
+        "next_observations": numbers[1:].astype(float),
+        "masks": np.ones(16, np.float32),
+        "ends": np.arange(16) % 8 == 7,
+    }
+    return Dataset({**arrays, **others})
+
+
+def with_memory(dataset):
+    fields = {"minibatch_size": 8, "sequence_length": 4, "features": (4,), "memory": "gru"}
+    return bc.BC(MatchSign(), None, bc.AgentConfig(n_steps=2, **fields), dataset=dataset)
+
+
+def test_a_memory_learns_from_episodes_in_any_order():
+    dataset, rows = ordered(), np.arange(16)
+    for whole in (
+        dataset,
+        dataset.get_subset(slice(3, None)),
+        dataset.get_subset(np.roll(rows, 8)),
+        dataset.get_subset(rows > 2),
+        Dataset({key: np.roll(x, 8, axis=0) for key, x in dataset.items()}),
+    ):
+        assert whole.in_order
+        with_memory(whole)
+        assert len(whole.n_step(2, 0.9)) == len(whole)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data.get_subset(np.arange(16)[::-1]), "'next_observations' of row 1 are not"),
+        (lambda data: data.get_subset(np.arange(16) != 3), "of row 2 are not .* in 1 of 15 rows"),
+        (lambda data: data.split(0.8)[0], r"'next_observations' of row"),
+        (lambda data: data.normalise(["rewards"])[0].split(0.8)[0], "'next_observations' of row"),
+        (lambda data: without_successors(data).split(0.8)[0], "left out or moved by split or get_"),
+        (lambda data: without_successors(data).get_subset([0, 2, 3, 4]), "left out or moved"),
+    ],
+)
+def test_a_memory_needs_rows_in_order(change, message):
+    dataset = change(ordered())
+    assert not dataset.in_order
+    with pytest.raises(ValueError, match=rf"BC has a memory, .*{message}.* whole episodes"):
+        with_memory(dataset)
+
+
+def without_successors(data):
+    return Dataset({key: x for key, x in data.items() if key != "next_observations"})

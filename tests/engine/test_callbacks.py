@@ -1,4 +1,4 @@
-"""Callbacks: what they are told, and how they end trainings."""
+"""Callbacks: the progress that they see, and how they end runs."""
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +19,12 @@ from jaxagents.callbacks import (
 from jaxagents.checkpoints.records import saved_steps
 
 KEY = jax.random.key(0)
-PPO = AGENTS[0]
+CASES = {case.name: case for case in AGENTS}
+CASE = CASES["REINFORCE"]
 
 
 class Witness(Callback):
-    """Keeps what it is told, and ends the training at a step."""
+    """Keeps what it sees, and ends the run at a step."""
 
     def __init__(self, at_point=None, at_chunk=None):
         self.at_point, self.at_chunk = at_point, at_chunk
@@ -38,54 +39,103 @@ class Witness(Callback):
         return self.at_chunk is not None and progress.step >= self.at_chunk
 
 
+def make(**fields):
+    return CASE.make(MatchSign, **{"n_steps": 6, "eval_frequency": 2, **fields})
+
+
 def train(callbacks, **fields):
-    agent = PPO.make(MatchSign, **{"n_steps": 6, "eval_frequency": 2, **fields})
-    runner, metrics = agent.train(KEY, PPO.hyperparams(), progress=False, callbacks=callbacks)
-    return agent, runner, metrics
+    agent = make(**fields)
+    return agent, *agent.train(KEY, CASE.hyperparams(), progress=False, callbacks=callbacks)
 
 
-def test_they_are_told_of_chunks_and_points_and_change_nothing():
-    witness = Witness()
-    _, *training = train([witness])
-    trees.assert_equal(tuple(training), train([])[1:])
+def sweep(callbacks, **fields):
+    sets = CASE.hyperparams(gamma=jnp.array([0.5, 0.7, 0.9]))
+    keys = jax.random.split(KEY, 2)
+    return make(**fields).sweep(keys, sets, progress=False, callbacks=callbacks)
+
+
+def assert_saw_all(witness):
+    """Of six updates, with a point after every second."""
     assert [progress.step for progress in witness.points] == [0, 2, 4, 6]
-    assert [progress.step for progress in witness.chunks][-1] == 6
-    assert all(progress.n_steps == 6 for progress in witness.points + witness.chunks)
-    last = witness.points[-1]
-    assert last.metrics["returns"] == pytest.approx(training[1]["returns"][-1].mean())
-    assert len(last.history["update_step"]) == 4
-    assert last.runner.update_step == 6
+    assert witness.chunks[-1].step == 6
+    seen = witness.points + witness.chunks
+    assert {progress.n_steps for progress in seen} == {6}
     seconds = [progress.seconds for progress in witness.points]
-    assert seconds == sorted(seconds)
     assert seconds[0] > 0
+    assert seconds == sorted(seconds)
+    np.testing.assert_array_equal(witness.points[-1].history["update_step"], [0, 2, 4, 6])
+
+
+def test_they_see_chunks_and_points_and_change_nothing():
+    witness = Witness()
+    _, *run = train([witness])
+    trees.assert_equal(tuple(run), train([])[1:])
+    assert_saw_all(witness)
+    last = witness.points[-1]
+    assert last.metrics["returns"] == pytest.approx(run[1]["returns"][-1].mean())
+    assert last.runner.update_step == 6
+
+
+def test_they_see_all_members_of_a_sweep_and_change_nothing():
+    witness = Witness()
+    plain, seen = sweep([]), sweep([witness])
+    trees.assert_equal(plain, seen)
+    assert_saw_all(witness)
+    assert {progress.runner for progress in witness.chunks} == {None}
+    last, returns = witness.points[-1], plain.metrics["returns"]
+    np.testing.assert_array_equal(np.moveaxis(last.history["returns"], 0, 2), returns)
+    assert last.metrics["returns"] == pytest.approx(returns[:, :, -1].mean())
+    assert set(last.metrics) == set(plain.metrics)
+    trees.assert_equal(last.runner, plain.runners)
+
+
+def test_they_see_the_means_of_each_actor_over_all_members_of_a_sweep(capfd):
+    case, witness = CASES["IPPO"], Witness()
+    result = case.make(MatchSign).sweep(
+        jax.random.split(KEY, 2), n_steps=1, progress=False, callbacks=[witness]
+    )
+    told, returns = witness.points[-1].metrics, result.metrics["returns"][0, :, -1]
+    of_actors = [told["returns/0"], told["returns/1"]]
+    np.testing.assert_allclose(of_actors, returns.mean(axis=(0, 1)), rtol=1e-6)
+    assert {name.partition("/")[0] for name in told if "/" in name} == {"returns", "final_rewards"}
+    case.make(MatchSign).train(KEY, n_steps=1)
+    assert " / " in capfd.readouterr().err  # progress shows every actor
 
 
 def test_a_function_is_called_at_points(capfd):
     def third_point(progress):
         return len(progress.history["update_step"]) == 3
 
-    agent = PPO.make(MatchSign, n_steps=6, eval_frequency=2)
-    runner, metrics = agent.train(KEY, PPO.hyperparams(), callbacks=[third_point])
-    assert runner.update_step == 4
+    agent = make()
+    runner, metrics = agent.train(KEY, CASE.hyperparams(), callbacks=[third_point])
+    assert runner.update_step == agent.previous_training_max_step == 4
     np.testing.assert_array_equal(metrics["update_step"], [0, 2, 4])
-    assert agent.previous_training_max_step == 4
     assert "third_point ends the training." in capfd.readouterr().err
-    agent.train(KEY, PPO.hyperparams(), n_steps=4, callbacks=[third_point])
+    agent.train(KEY, CASE.hyperparams(), n_steps=4, callbacks=[third_point])
     assert "ends" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("ends", [{"at_point": 2}, {"at_chunk": 1}, {"at_chunk": 6}])
-def test_what_was_ended_goes_on_as_if_it_had_not_been(ends, tmp_path):
+def test_a_run_that_was_ended_goes_on_as_if_it_had_not_been(ends, tmp_path):
     fields = {"checkpoint_dir": tmp_path, "restore_agent": True}
-    step = next(iter(ends.values()))
-    agent, runner, _ = train([Witness(**ends)], **fields)
+    (step,) = ends.values()
+    _, runner, _ = train([Witness(**ends)], **fields)
     assert runner.update_step == step == saved_steps(tmp_path)[-1]
-    agent = PPO.make(MatchSign, n_steps=6, eval_frequency=2, **fields)
-    resumed, metrics = agent.resume(KEY, PPO.hyperparams(), progress=False, callbacks=[Witness()])
+    resumed, metrics = make(**fields).resume(KEY, CASE.hyperparams(), progress=False)
     _, whole, whole_metrics = train([])
     trees.assert_equal(resumed, whole)
     assert metrics["update_step"][-1] == 6
     np.testing.assert_array_equal(metrics["returns"][-1], whole_metrics["returns"][-1])
+
+
+def test_a_sweep_that_was_ended_goes_on_as_if_it_had_not_been(tmp_path):
+    folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
+    ended = sweep([lambda progress: progress.step == 2], **folder)
+    assert (ended.runners.update_step == 2).all()
+    assert ended.metrics["returns"].shape[:3] == (3, 2, 2)
+    between = sweep([Witness(at_chunk=3)], **folder)
+    assert (between.runners.update_step == 3).all()
+    trees.assert_equal(sweep([], **folder).runners, sweep([]).runners)
 
 
 NEVER_BETTER = StopOnPlateau(2, min_improvement=1e9)
@@ -94,9 +144,9 @@ NEVER_BETTER = StopOnPlateau(2, min_improvement=1e9)
 def test_a_plateau_counts_the_evaluations_before(tmp_path):
     fields = {"checkpoint_dir": tmp_path, "restore_agent": True}
     for _ in range(2):
-        agent = PPO.make(MatchSign, n_steps=6, eval_frequency=2, **fields)
+        agent = make(**fields)
         runner, metrics = agent.resume(
-            KEY, PPO.hyperparams(), progress=False, callbacks=[NEVER_BETTER]
+            KEY, CASE.hyperparams(), progress=False, callbacks=[NEVER_BETTER]
         )
         assert runner.update_step == 4
         np.testing.assert_array_equal(metrics["update_step"], [0, 2, 4])
@@ -108,10 +158,9 @@ def test_a_plateau_counts_the_evaluations_before(tmp_path):
 
 
 def test_a_plateau_of_a_sweep_counts_the_evaluations_before(tmp_path):
+    folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
     for _ in range(2):
-        folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
-        result = sweep([NEVER_BETTER], **folder)
-        assert (result.runners.update_step == 4).all()
+        assert (sweep([NEVER_BETTER], **folder).runners.update_step == 4).all()
     witness = Witness()
     more = sweep([witness], **folder)
     np.testing.assert_array_equal(witness.points[-1].history["update_step"], [0, 2, 4, 6])
@@ -123,16 +172,15 @@ def test_an_error_in_a_callback_loses_nothing():
     def fails(progress):
         assert progress.step < 2, "enough"
 
-    agent = PPO.make(MatchSign, n_steps=6, eval_frequency=2)
+    agent = make()
     with pytest.raises(AssertionError, match="enough"):
-        agent.train(KEY, PPO.hyperparams(), progress=False, callbacks=[fails])
+        agent.train(KEY, CASE.hyperparams(), progress=False, callbacks=[fails])
     assert agent.training_runner.update_step == 2
 
 
 def progress_of(means, seconds=0.0):
     history = {"returns": np.array(means, float)[:, None]}
-    metrics = {"returns": float(means[-1])} if means else {}
-    return Progress(len(means), 100, seconds, metrics, history, None)
+    return Progress(len(means), 100, seconds, {"returns": float(means[-1])}, history, None)
 
 
 def test_stops_at_a_return():
@@ -161,68 +209,6 @@ def test_stops_on_a_plateau(means, margin, ends):
     assert StopOnPlateau(2, margin).on_point(progress_of(means)) == ends
 
 
-def test_stops_after_a_time():
-    assert not StopAfter(1.0).on_chunk(progress_of([1.0], seconds=0.9))
-    assert StopAfter(1.0).on_chunk(progress_of([1.0], seconds=1.0))
-    assert StopAfter(1.0).on_point(progress_of([1.0], seconds=1.0))
-    _, runner, metrics = train([StopAfter(0.0)])
-    assert runner.update_step == 0
-    assert len(metrics["returns"]) == 1
-
-
-@pytest.fixture(scope="module")
-def swept():
-    """A sweep without callbacks, and what a callback sees of the same sweep."""
-    witness = Witness()
-    return sweep([]), sweep([witness]), witness
-
-
-def sweep(callbacks, **fields):
-    agent = PPO.make(MatchSign, **{"n_steps": 6, "eval_frequency": 2, **fields})
-    sets = PPO.hyperparams(gamma=jnp.array([0.5, 0.7, 0.9]))
-    return agent.sweep(jax.random.split(KEY, 2), sets, progress=False, callbacks=callbacks)
-
-
-def test_they_are_told_of_all_members_of_a_sweep_and_change_nothing(swept):
-    plain, seen, witness = swept
-    trees.assert_equal(plain, seen)
-    assert [progress.step for progress in witness.points] == [0, 2, 4, 6]
-    assert all(progress.n_steps == 6 for progress in witness.points + witness.chunks)
-    assert witness.chunks[-1].step == 6
-    assert {progress.runner for progress in witness.chunks} == {None}
-    last = witness.points[-1]
-    returns = plain.metrics["returns"]
-    np.testing.assert_array_equal(np.moveaxis(last.history["returns"], 0, 2), returns)
-    np.testing.assert_array_equal(last.history["update_step"], [0, 2, 4, 6])
-    assert last.metrics["returns"] == pytest.approx(returns[:, :, -1].mean())
-    assert set(last.metrics) == set(plain.metrics)
-    trees.assert_equal(last.runner, plain.runners)
-
-
-def test_they_are_told_the_means_of_each_actor_over_all_members_of_a_sweep():
-    case = next(case for case in AGENTS if case.name == "IPPO")
-    witness = Witness()
-    keys = jax.random.split(KEY, 2)
-    result = case.make(MatchSign).sweep(
-        keys, case.hyperparams(), n_steps=1, progress=False, callbacks=[witness]
-    )
-    told, returns = witness.points[-1].metrics, result.metrics["returns"][0, :, -1]
-    of_actors = [told["returns/0"], told["returns/1"]]
-    np.testing.assert_allclose(of_actors, returns.mean(axis=(0, 1)), rtol=1e-6)
-    assert {name.partition("/")[0] for name in told if "/" in name} == {"returns", "final_rewards"}
-
-
-def test_they_end_a_sweep_which_goes_on_as_if_it_had_not_been_ended(swept, tmp_path):
-    folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
-    ended = sweep([lambda progress: progress.step == 2], **folder)
-    assert (ended.runners.update_step == 2).all()
-    assert ended.metrics["returns"].shape[:3] == (3, 2, 2)
-    between = sweep([Witness(at_chunk=3)], **folder)
-    assert (between.runners.update_step == 3).all()
-    whole = sweep([], **folder)
-    trees.assert_equal(whole.runners, swept[0].runners)
-
-
 def test_ready_made_ones_look_at_the_mean_of_a_sweep():
     of_sets_at_points = np.array([[1.0, 3.0], [3.0, 5.0]])
     returns = of_sets_at_points[:, :, None, None]  # of one seed, and one episode
@@ -232,20 +218,12 @@ def test_ready_made_ones_look_at_the_mean_of_a_sweep():
     assert StopOnPlateau(1, min_improvement=3.0).on_point(last)
 
 
-def test_a_sweep_refuses_what_is_no_list_of_callbacks():
-    with pytest.raises(TypeError, match="alone: put it in brackets"):
-        sweep(StopAfter(1))
-
-
-def test_refuses_what_is_no_list_of_callbacks():
-    with pytest.raises(TypeError, match=r"got StopAfter\(seconds=1\) alone: put it in brackets"):
-        as_callbacks(StopAfter(1))
-    with pytest.raises(TypeError, match="must be a list of callbacks, got 3"):
-        as_callbacks(3)
-    with pytest.raises(TypeError, match=r"or a function of the progress .* got 3"):
-        as_callbacks([3])
-    with pytest.raises(TypeError, match="got <class"):
-        as_callbacks([StopAfter])
+def test_stops_after_a_time():
+    assert not StopAfter(1.0).on_chunk(progress_of([1.0], seconds=0.9))
+    assert StopAfter(1.0).on_chunk(progress_of([1.0], seconds=1.0))
+    _, runner, metrics = train([StopAfter(0.0)])
+    assert runner.update_step == 0
+    assert len(metrics["returns"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -258,9 +236,14 @@ def test_refuses_what_is_no_list_of_callbacks():
         (lambda: StopOnPlateau(3, -1.0), ValueError, "min_improvement must lie in .*, got -1"),
         (lambda: StopAfter("60"), ValueError, "seconds must be a number, got 60"),
         (lambda: StopAfter(-1), ValueError, "seconds must lie in .*, got -1"),
+        (lambda: as_callbacks(StopAfter(1)), TypeError, r"StopAfter\(seconds=1\) alone: put it in"),
+        (lambda: sweep(StopAfter(1)), TypeError, "alone: put it in brackets"),
+        (lambda: as_callbacks(3), TypeError, "must be a list of callbacks, got 3"),
+        (lambda: as_callbacks([3]), TypeError, "or a function of the progress .* got 3"),
+        (lambda: as_callbacks([StopAfter]), TypeError, "got <class"),
     ],
 )
-def test_refuses_numbers_that_make_no_sense(make, error, message):
+def test_refuses_what_makes_no_sense(make, error, message):
     with pytest.raises(error, match=message):
         make()
 
@@ -274,8 +257,7 @@ def test_an_answer_that_is_neither_yes_nor_no_is_named(answer):
         train([write])
 
 
-@pytest.mark.parametrize("what", ["callbacks", "loggers"])
+@pytest.mark.parametrize("what", ["callbacks", "loggers", "mesh"])
 def test_what_a_compiled_training_would_never_call_is_refused(what):
-    agent = PPO.make(MatchSign)
     with pytest.raises(ValueError, match=f"Inside of jit or vmap, train takes no {what}: call it"):
-        jax.jit(lambda key: agent.train(key, PPO.hyperparams(), **{what: [Witness()]}))(KEY)
+        jax.jit(lambda key: make().train(key, CASE.hyperparams(), **{what: [Witness()]}))(KEY)

@@ -1,8 +1,9 @@
-"""Driving a training: interruption, progress, logs, several devices."""
+"""Driving a run: interruption, progress, logs, seeds, members, threads, and what an agent remembers."""
 
+import multiprocessing
 import os
 import signal
-import threading
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +11,17 @@ import numpy as np
 import pytest
 import trees
 from collectives import collectives_of
+from compilations import compilations
+from gymnasium_probes import Walk, Walks
 from probes import MatchSign
 from registry import AGENTS
-from scripts import run_script
+from saved_runs import outcome_of
 
+from jaxagents import A2C, verify
 from jaxagents.checkpoints.records import saved_steps
 from jaxagents.engine.executors import OnDevice
-from jaxagents.engine.interruption import Interruption
 from jaxagents.engine.members import MembersOnDevices
+from jaxagents.sharding import make_mesh
 
 CASES = {case.name: case for case in AGENTS}
 PPO, CASE = CASES["PPO"], CASES["REINFORCE"]
@@ -25,32 +29,8 @@ PPO, CASE = CASES["PPO"], CASES["REINFORCE"]
 KEY, KEY_3 = jax.random.key(0), jax.random.key(3)
 
 
-def test_a_first_interruption_is_noted_and_a_second_raises():
-    before = signal.getsignal(signal.SIGINT)
-    with Interruption() as interruption:
-        assert not interruption.requested
-        os.kill(os.getpid(), signal.SIGINT)
-        assert interruption.requested
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_other_threads_are_not_interrupted():
-    outcome = []
-
-    def work():
-        with Interruption() as interruption:
-            outcome.append(interruption.requested)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert outcome == [False]
-
-
 class InterruptingLogger:
-    def __init__(self, at):
+    def __init__(self, at=None):
         self.at = at
         self.logged = []
 
@@ -60,67 +40,76 @@ class InterruptingLogger:
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_an_interrupted_training_returns_what_it_has():
+def test_an_interrupted_training_returns_what_it_has_and_says_where_it_was(capfd):
     agent = CASE.make(MatchSign)
-    logger = InterruptingLogger(at=2)
-    runner, metrics = agent.train(
-        KEY, CASE.hyperparams(), n_steps=100, progress=False, loggers=[logger]
-    )
-    assert 2 < runner.update_step < 100
+    many = {"n_steps": 100, "loggers": [InterruptingLogger(at=2)]}
+    runner, metrics = agent.train(KEY, CASE.hyperparams(), progress=True, **many)
+    shown, stopped = capfd.readouterr().err, int(runner.update_step)
+    assert 2 < stopped < 100
+    assert f"Interrupted after {stopped} of 100 updates." in shown
+    assert "nothing is lost" not in shown
     np.testing.assert_array_equal(metrics["update_step"], [0, 2])
-    assert agent.previous_training_max_step == runner.update_step
+    assert agent.previous_training_max_step == stopped
     assert agent.eval(KEY)["returns"].shape == (32,)
-    whole, _ = agent.train(
-        KEY, CASE.hyperparams(), n_steps=int(runner.update_step) + 3, progress=False
-    )
+    whole, _ = agent.train(KEY, CASE.hyperparams(), n_steps=stopped + 3, progress=False)
     resumed, _ = agent.train(None, None, runner, n_steps=3, progress=False)
     trees.assert_equal(whole, resumed)
+    agent.train(KEY, CASE.hyperparams(), progress=False, **many)
+    assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize("progress", [True, False])
-def test_says_where_it_was_interrupted_and_no_more_than_is_true(capfd, progress):
-    agent = CASE.make(MatchSign)
-    loggers = [InterruptingLogger(at=2)]
-    runner, _ = agent.train(
-        KEY, CASE.hyperparams(), n_steps=100, progress=progress, loggers=loggers
-    )
-    shown = capfd.readouterr().err
-    assert (f"Interrupted after {runner.update_step} of 100 updates." in shown) == progress
-    assert "nothing is lost" not in shown
+def test_an_interruption_while_programs_are_compiled_is_noted(tmp_path, monkeypatch):
+    start = OnDevice.start
+
+    def interrupted(*args):
+        os.kill(os.getpid(), signal.SIGINT)
+        return start(*args)
+
+    monkeypatch.setattr(OnDevice, "start", interrupted)
+    agent = CASE.make(MatchSign, checkpoint_dir=tmp_path)
+    agent.train(KEY, CASE.hyperparams(), n_steps=500, progress=False)
+    stopped = agent.previous_training_max_step
+    assert stopped < 500
+    assert saved_steps(tmp_path)[-1] == stopped
 
 
-def test_loggers_get_the_mean_of_every_metric():
-    logger = InterruptingLogger(at=None)
-    _, metrics = CASE.make(MatchSign).train(
-        KEY, CASE.hyperparams(), progress=False, loggers=[logger]
-    )
+def test_loggers_get_the_mean_of_every_metric_and_a_bar_shows_progress(capfd):
+    logger = InterruptingLogger()
+    _, metrics = CASE.make(MatchSign).train(KEY, CASE.hyperparams(), loggers=[logger])
     assert [step for step, _ in logger.logged] == metrics["update_step"].tolist()
     first, last = logger.logged[0][1], logger.logged[-1][1]
     assert "actor_loss" not in first  # there is none before an update
     assert np.isfinite(list(first.values())).all()
     np.testing.assert_allclose(last["returns"], metrics["returns"][-1].mean(), rtol=1e-6)
     np.testing.assert_allclose(last["actor_loss"], metrics["actor_loss"][-1], rtol=1e-6)
-
-
-def test_shows_progress(capfd):
-    CASE.make(MatchSign).train(KEY, CASE.hyperparams())
     shown = capfd.readouterr().err
     assert "REINFORCE on MatchSign: 100%" in shown
     assert "5/5" in shown
     assert shown.count("5 updates x 64 steps = 320 environment steps\n") == 1
-    CASE.make(MatchSign).train(KEY, CASE.hyperparams(), progress=False)
+
+
+def test_shows_progress_inside_of_a_compiled_program_if_asked(capfd):
+    agent, hyperparams = CASE.make(MatchSign), CASE.hyperparams()
+    silent = jax.jit(agent.train).trace(KEY, hyperparams)
+    assert not silent.jaxpr.effects  # nothing is called on the host, and so nothing shown
+
+    @jax.jit
+    def train(key):
+        return agent.train(key, hyperparams, progress=True)
+
+    bare = agent.train(KEY, hyperparams, progress=False)
     assert capfd.readouterr().err == ""
+    trees.assert_equal(bare, jax.block_until_ready(train(KEY)))
+    jax.effects_barrier()
+    assert "4/4" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["REINFORCE", "DQN", "BC"])
 def test_a_seed_is_enough(name):
-    case = CASES[name]
-    agent, hyperparams = case.make(MatchSign), case.agent._hyperparams_type()
-    trees.assert_equal(
-        agent.train(3, progress=False),
-        agent.train(jax.random.key(3), hyperparams, progress=False),
-    )
-    trees.assert_equal(agent.start(3), agent.start(jax.random.key(3), hyperparams))
+    agent = CASES[name].make(MatchSign)
+    given = jax.random.key(3), CASES[name].agent._hyperparams_type()
+    trees.assert_equal(agent.train(3, progress=False), agent.train(*given, progress=False))
+    trees.assert_equal(agent.start(3), agent.start(*given))
 
 
 def test_an_integer_is_a_seed_wherever_a_key_is(tmp_path):
@@ -145,24 +134,6 @@ def test_without_hyperparameters_a_training_goes_on_with_those_it_had(tmp_path):
     trees.assert_equal(runner, whole)
 
 
-def test_shows_progress_inside_of_a_compiled_program_if_asked(capfd):
-    agent, hyperparams = CASE.make(MatchSign), CASE.hyperparams()
-    silent = jax.jit(agent.train).trace(KEY, hyperparams)
-    assert not silent.jaxpr.effects  # nothing is called on the host, and so nothing shown
-
-    @jax.jit
-    def train(key):
-        return agent.train(key, hyperparams, progress=True)
-
-    showing = train.trace(KEY)
-    assert showing.jaxpr.effects
-    bare = agent.train(KEY, hyperparams, progress=False)
-    assert capfd.readouterr().err == ""
-    trees.assert_equal(bare, jax.block_until_ready(showing.lower().compile()(KEY)))
-    jax.effects_barrier()
-    assert "4/4" in capfd.readouterr().err
-
-
 @jax.jit
 def first_of(tree):
     return jax.tree.map(lambda x: x[0], tree)
@@ -173,13 +144,10 @@ def test_a_stack_of_runners_is_not_one_training():
     result = agent.sweep(jax.random.split(KEY, 3), CASE.hyperparams(), progress=False)
     stacked = first_of((result.runners, result.metrics))
     runner, metrics = first_of(stacked)
-    with pytest.raises(ValueError, match="stack of 3 trainings"):
-        agent.collect_training(*stacked)
-    with pytest.raises(ValueError, match="stack of 3 trainings"):
-        agent.train(None, None, stacked[0])
-    with pytest.raises(
-        ValueError, match=r"metrics must be those of one training, .* got one of \(3, 4\)"
-    ):
+    for act in (lambda: agent.collect_training(*stacked), lambda: agent.train(runner=stacked[0])):
+        with pytest.raises(ValueError, match="stack of 3 trainings"):
+            act()
+    with pytest.raises(ValueError, match=r"must be those of one training, .* got one of \(3, 4\)"):
         agent.collect_training(runner, stacked[1])
     agent.collect_training(runner, metrics)
     assert agent.agent_trained
@@ -202,7 +170,7 @@ def test_metrics_that_are_given_are_copies(tmp_path):
         np.testing.assert_array_equal(made.training_metrics["returns"][:2], returns)
 
 
-def test_what_was_learned_is_remembered_even_if_the_metrics_do_not_go_on(monkeypatch):
+def test_a_run_is_remembered_even_if_the_metrics_do_not_go_on(monkeypatch):
     agent = CASE.make(MatchSign)
     runner, metrics = agent.train(KEY, CASE.hyperparams(), n_steps=1, progress=False)
     agent.collect_training(runner, {**metrics, "returns": metrics["returns"][:, :1]})
@@ -216,43 +184,26 @@ def test_what_was_learned_is_remembered_even_if_the_metrics_do_not_go_on(monkeyp
 def test_the_keys_of_the_evaluations_are_configured():
     """They may be raw, and are as many as configured, as they are without a key in the suite."""
     agent = CASE.make(MatchSign, n_evals=64, eval_rng=jax.random.PRNGKey(1))
-    runner = agent.start(KEY, CASE.hyperparams())
-    assert agent.evaluate(runner)["lengths"].shape == (64,)
+    assert agent.evaluate(agent.start(KEY, CASE.hyperparams()))["lengths"].shape == (64,)
 
 
-def test_stops_early_once_the_policy_has_moved_too_far():
-    agent = PPO.make(MatchSign, False, actor_epochs=7)
-    per_epoch = agent.config.n_minibatches
+def test_stops_early_once_the_policy_has_moved_too_far_and_groups_are_mixed_apart():
+    def fitted(kl_threshold, n_groups=1):
+        agent = PPO.make(MatchSign, False, actor_epochs=7, n_groups=n_groups)
+        runner = agent.start(KEY, PPO.hyperparams(kl_threshold=kl_threshold))
+        return agent.config, agent.advance(runner, 1)
 
     def epochs(kl_threshold):
-        hyperparams = PPO.hyperparams(kl_threshold=kl_threshold)
-        runner, _ = agent.train(KEY, hyperparams, n_steps=1, progress=False)
-        assert runner.critic_training.step == per_epoch * agent.config.critic_epochs
-        return int(runner.actor_training.step) / per_epoch
+        config, runner = fitted(kl_threshold)
+        assert runner.critic_training.step == config.n_minibatches * config.critic_epochs
+        return int(runner.actor_training.step) / config.n_minibatches
 
     assert epochs(0.0) == 1
     assert epochs(float("inf")) == 7
     assert 1 < epochs(0.002) < 7
-
-
-def test_groups_of_environments_are_mixed_apart():
-    whole, grouped = (
-        PPO.make(MatchSign, False, actor_epochs=7, n_groups=n_groups).train(
-            KEY, PPO.hyperparams(), progress=False
-        )[0]
-        for n_groups in (1, 2)
-    )
+    whole, grouped = (fitted(float("inf"), n_groups)[1] for n_groups in (1, 2))
     assert not trees.equal(whole.actor_training.params, grouped.actor_training.params)
     assert np.isfinite(grouped.info["actor_loss"])
-
-
-def test_a_sweep_refuses_axes_that_do_not_fit():
-    agent = PPO.make(MatchSign)
-    with pytest.raises(ValueError, match="one leading axis of seeds"):
-        agent.sweep(KEY, PPO.hyperparams())
-    uneven = PPO.hyperparams(gamma=jnp.ones(2) * 0.5, gae_lambda=jnp.ones(3) * 0.5)
-    with pytest.raises(ValueError, match="must share one leading axis of sets"):
-        agent.sweep(jax.random.split(KEY, 2), uneven)
 
 
 def test_a_sweep_without_evaluation_has_no_best():
@@ -262,8 +213,7 @@ def test_a_sweep_without_evaluation_has_no_best():
     assert result.runners.update_step.tolist() == [[1, 1]]
 
 
-@pytest.mark.parametrize("name", [CASE.name, "DQN", "BC"])
-@pytest.mark.slow_except("BC")
+@pytest.mark.parametrize("name", [CASE.name, "BC"])
 def test_members_on_several_devices_are_those_on_cores(name):
     agent, hyperparams = CASES[name].make(MatchSign), CASES[name].hyperparams()
     devices = MembersOnDevices(agent, jax.devices()[:2])
@@ -280,24 +230,51 @@ def test_members_on_several_devices_are_those_on_cores(name):
     assert not collectives_of(devices.lowered_advance(keys, sets))
 
 
-def test_importing_is_light():
-    script = """
-        import sys, jaxagents
-        print([m for m in ("gymnax", "orbax.checkpoint", "matplotlib") if m in sys.modules])
-    """
-    assert run_script(script).strip() == "[]"
+class Mistaken(A2C):
+    def _trajectory_returns(self, runner, traj):
+        raise ZeroDivisionError("in a hook")
 
 
-def test_an_interruption_while_programs_are_compiled_is_noted(tmp_path, monkeypatch):
-    start = OnDevice.start
+def members():
+    """Keys and sets of hyperparameters of two members."""
+    hyperparams = CASES["A2C"].hyperparams()
+    return jax.random.split(KEY, 2), jax.tree.map(lambda x: np.full(2, x, np.float32), hyperparams)
 
-    def interrupted(*args):
-        os.kill(os.getpid(), signal.SIGINT)
-        return start(*args)
 
-    monkeypatch.setattr(OnDevice, "start", interrupted)
-    agent = CASE.make(MatchSign, checkpoint_dir=tmp_path)
-    agent.train(KEY, CASE.hyperparams(), n_steps=500, progress=False)
-    stopped = agent.previous_training_max_step
-    assert stopped < 500
-    assert saved_steps(tmp_path)[-1] == stopped
+FORMS = {
+    "device": lambda agent: agent.train(KEY, progress=False),
+    "mesh": lambda agent: agent.train(KEY, progress=False, mesh=make_mesh(2)),
+    "members": lambda agent: agent.sweep([0, 1], progress=False),
+    "members on devices": lambda agent: MembersOnDevices(agent, jax.devices()[:2]).compile(
+        *members()
+    ),
+    "host": lambda agent: agent.train(KEY, progress=False),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_mistakes_in_hooks_are_found_before_anything_is_compiled(form):
+    env = Walks(Walk) if form == "host" else MatchSign()
+    agent = Mistaken(env, None, CASES["A2C"].config(n_groups=2))
+    with compilations() as made, pytest.raises(ZeroDivisionError, match="in a hook"):
+        FORMS[form](agent)
+    assert not [event for event in made if "backend_compile" in event and "start" in event]
+
+
+def test_threads_train_at_once(tmp_path):
+    names = ["REINFORCE", "DQN"]
+    folders = [tmp_path / name for name in names]
+    with ThreadPoolExecutor(2) as threads:
+        together = list(threads.map(outcome_of, names, folders))
+    for name, folder, run in zip(names, folders, together, strict=True):
+        trees.assert_equal(run, outcome_of(name))
+        assert saved_steps(folder)[-1] == 5
+        assert not any(verify(folder).values())
+
+
+@pytest.mark.slow
+def test_a_spawned_process_trains_as_this_one():
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn) as processes:
+        spawned = processes.submit(outcome_of, "REINFORCE")
+        trees.assert_equal(spawned.result(timeout=300), outcome_of("REINFORCE"))

@@ -1,10 +1,15 @@
-"""The loop over points and chunks: their sizes, and where an interruption stops."""
+"""The loop over points and chunks: their sizes, interruption, and the progress bar."""
+
+import os
+import signal
+import sys
+import threading
 
 import numpy as np
 import pytest
 
-from jaxagents.engine.interruption import Interruption
-from jaxagents.engine.loop import TimedChunks, drive, updates_between_points
+from jaxagents.engine.loop import Interruption, TimedChunks, drive, updates_between_points
+from jaxagents.engine.observers import ProgressBar
 
 
 @pytest.mark.parametrize(
@@ -13,7 +18,6 @@ from jaxagents.engine.loop import TimedChunks, drive, updates_between_points
         (6, 2, 0, [0, 2, 2, 2]),
         (5, 2, 0, [0, 2, 2, 1]),
         (1, 10, 0, [0, 1]),
-        (1000, 10, 0, [0, *[10] * 100]),
         (4, 3, 2, [0, 1, 3]),
         (4, 2, 2, [0, 2, 2]),
         (5, 4, 3, [0, 1, 4]),
@@ -31,6 +35,10 @@ class Counter:
 
     def evaluate(self, runner):
         return {"step": runner, "half": runner / 2}
+
+
+class Requested(Interruption):
+    requested = False
 
 
 class Witness:
@@ -53,68 +61,43 @@ class Witness:
         self.note("interruption", runner, history["step"].tolist() if history else [])
 
 
-class Requested(Interruption):
-    requested = False
-
-
-def driven(chunks_of, at=None, lengths=(0, 2, 1)):
+def driven(at=None, lengths=(0, 2, 1)):
+    """A run whose chunks are single updates."""
     interruption = Requested()
     witness = Witness(interruption, at)
-    outcome = drive(Counter(), 0, lengths, [witness], chunks_of(interruption))
-    return *outcome, witness.seen
-
-
-def one_by_one(interruption):
-    return TimedChunks(interruption, seconds=1e-12)
+    chunks = TimedChunks(interruption, seconds=1e-12)
+    return *drive(Counter(), 0, lengths, [witness], chunks), witness.seen
 
 
 def test_observers_see_every_chunk_and_every_point():
-    runner, metrics, seen = driven(one_by_one)
+    runner, metrics, seen = driven()
     assert runner == 3
     assert list(metrics) == ["step", "half"]
     np.testing.assert_array_equal(metrics["half"], [0, 1, 1.5])
-    assert seen == [
-        ("point", 0, [0]),
-        ("chunk", 1, 1),
-        ("chunk", 2, 1),
-        ("point", 2, [0, 2]),
-        ("chunk", 3, 1),
-        ("point", 3, [0, 2, 3]),
-    ]
+    points = [("point", 0, [0]), ("point", 2, [0, 2]), ("point", 3, [0, 2, 3])]
+    chunks = [("chunk", step, 1) for step in (1, 2, 3)]
+    assert seen == [points[0], *chunks[:2], points[1], chunks[2], points[2]]
 
 
-def test_an_interruption_lets_a_timed_chunk_end_and_skips_its_point():
+def test_an_interruption_lets_a_chunk_end_and_skips_its_point():
     for at in [("point", 0), ("chunk", 1)]:
-        *_, seen = driven(TimedChunks, at, lengths=(0, 1, 1))
+        *_, seen = driven(at, lengths=(0, 1, 1))
         assert seen == [("point", 0, [0]), ("chunk", 1, 1), ("interruption", 1, [0])]
 
 
 def test_what_stops_before_its_first_point_has_no_metrics():
-    runner, metrics, seen = driven(one_by_one, ("chunk", 1), lengths=(5,))
+    runner, metrics, seen = driven(("chunk", 1), lengths=(5,))
     assert (runner, metrics) == (1, {})
     assert seen == [("chunk", 1, 1), ("interruption", 1, [])]
 
 
-def test_chunks_cover_every_update():
+def test_chunks_cover_every_update_and_grow_while_they_are_quick():
     chunks = TimedChunks(Interruption())
     for length in (0, 1, 7, 1000, 3):
         assert sum(chunks.split(length)) == length
-
-
-def test_chunks_grow_while_they_are_quick_and_are_single_updates_while_slow():
     quick = list(TimedChunks(Interruption(), seconds=10.0).split(10_000))
     assert quick[:4] == [1, 8, 64, 512]
     assert set(TimedChunks(Interruption(), seconds=1e-12).split(10)) == {1}
-
-
-def test_timed_chunks_stop_after_the_chunk_in_which_it_was_requested():
-    interruption = Requested()
-    chunks, made = TimedChunks(interruption, seconds=1e-12), 0
-    for n_updates in chunks.split(10):
-        made += n_updates
-        interruption.requested = made == 3
-    assert chunks.stopped
-    assert made == 3
 
 
 def test_a_point_does_not_stop_timed_chunks_before_another_chunk():
@@ -125,3 +108,49 @@ def test_a_point_does_not_stop_timed_chunks_before_another_chunk():
     assert not chunks.stopped
     assert list(chunks.split(10)) == [1]
     assert chunks.stopped
+
+
+def test_a_first_interruption_is_noted_and_a_second_raises():
+    before = signal.getsignal(signal.SIGINT)
+    with Interruption() as interruption:
+        assert not interruption.requested
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interruption.requested
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_other_threads_are_not_interrupted():
+    outcome = []
+
+    def work():
+        with Interruption() as interruption:
+            outcome.append(interruption.requested)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert outcome == [False]
+
+
+def show_all(bar):
+    with bar:
+        bar.on_chunk(None, 2, {})
+        bar.show("return 7")
+        bar.on_interruption(None, {})
+
+
+def test_a_bar_shows_what_is_done_and_where_it_was_interrupted(capsys):
+    show_all(ProgressBar("<PPO>", 1, 4))
+    shown = capsys.readouterr().err
+    for text in ("PPO", "return 7", "Interrupted after 3 of 5 updates."):
+        assert text in shown
+
+
+@pytest.mark.parametrize("has_console", [True, False])
+def test_a_bar_shows_nothing_where_it_is_not_to_or_cannot(has_console, capsys, monkeypatch):
+    if not has_console:
+        monkeypatch.setattr(sys, "stderr", None)
+    show_all(ProgressBar("PPO", 0, 4, disable=has_console))
+    assert capsys.readouterr().err == ""

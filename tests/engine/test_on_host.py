@@ -1,4 +1,6 @@
-"""On-policy agents in Gymnasium environments, which are stepped on the host."""
+"""Agents in environments that are stepped on the host: of Gymnasium, vectors of them, and PettingZoo."""
+
+from typing import Any, NamedTuple
 
 import gymnasium
 import jax
@@ -7,105 +9,178 @@ import numpy as np
 import pytest
 import trees
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from gymnasium_probes import Masked, Unseeded, Walk, Walks, walk
+from gymnasium_probes import Masked, Steered, Unseeded, Walk, Walks, walk
+from parallel_probes import Relay
 
-from jaxagents import A2C, PPO, a2c, load_policy, make
-from jaxagents.envs import Gymnasium
-from jaxagents.ppo import AgentConfig, HyperParameters
+import jaxagents
+from jaxagents import A2C, BC, DQN, IPPO, MAPPO, PPO, SAC, a2c, bc, dqn, ippo, load_policy, ppo, sac
+from jaxagents.data import Dataset
+from jaxagents.engine.observers import NotFiniteError
+from jaxagents.envs import Gymnasium, PettingZoo
 from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
-HYPERPARAMS = HyperParameters()
+RATE = ppo.OptimizerParams(learning_rate=0.02)
+SIZES = {"n_steps": 6, "n_envs": 2, "features": (8,), "minibatch_size": 4, "buffer_size": 60}
+SIZES |= {"learning_starts": 8, "eval_frequency": 6, "n_evals": 2}
+STATISTICS = {"normalise_observations": True, "normalise_rewards": True}
 
 
-def config(**changes):
-    small = {
-        "n_steps": 5,
-        "batch_size": 4,
-        "rollout_length": 8,
-        "minibatch_size": 2,
-        "eval_frequency": 20,
-        "n_evals": 6,
-    }
-    return AgentConfig(**{**small, **changes})
+class Case(NamedTuple):
+    """An agent that learns to take the rewarded action."""
+
+    agent: Any
+    env: Any
+    config: Any
+    hyperparams: Any
+    after: int
+    """Updates before an interruption."""
+
+    def make(self, **fields):
+        """The agent."""
+        return self.agent(self.env(), None, self.config.replace(**fields))
 
 
-def small(env, evaluated=False, agent=A2C, **changes):
-    """An agent with smaller programs, for tests that need some of their own."""
-    sizes = {"n_steps": 5, "batch_size": 4, "rollout_length": 8, "eval_frequency": 20, "n_evals": 6}
-    return agent(env, None, a2c.AgentConfig(**{**sizes, **changes}), evaluated)
+ON_POLICY = {
+    "batch_size": 4,
+    "rollout_length": 8,
+    "n_evals": 6,
+    "n_steps": 40,
+    "eval_frequency": 40,
+}
+BUFFER = {"n_steps": 400, "eval_frequency": 200, "n_evals": 4, "minibatch_size": 32}
+RATES = ("actor_learning_rate", "critic_learning_rate", "temperature_learning_rate")
+CASES = {
+    "on-policy": Case(
+        A2C,
+        lambda: Walks(lambda: Walk("rgb_array")),
+        a2c.AgentConfig(**ON_POLICY),
+        a2c.HyperParameters(actor_optimizer_params=RATE, critic_optimizer_params=RATE),
+        3,
+    ),
+    "buffer": Case(
+        SAC,
+        lambda: Walks(lambda: Steered("rgb_array")),
+        sac.AgentConfig(**{**SIZES, **BUFFER, "features": (16,), "buffer_size": 2_000}),
+        sac.HyperParameters(**dict.fromkeys(RATES, 1e-2), tau=0.05),
+        390,
+    ),
+    "actors": Case(
+        IPPO,
+        lambda: PettingZoo(lambda: Relay("rgb_array")),
+        ippo.AgentConfig(
+            **{**ON_POLICY, "n_steps": 12, "eval_frequency": 12},
+            network_sharing="shared",
+            normalise_observations=True,
+        ),
+        ippo.HyperParameters(actor_optimizer_params=RATE),
+        5,
+    ),
+}
 
 
-SMALL_HYPERPARAMS = a2c.HyperParameters()
+@pytest.fixture(scope="module", params=CASES)
+def case(request):
+    return CASES[request.param]
 
 
 @pytest.fixture(scope="module")
-def agent():
-    agent = PPO(Walks(lambda: Walk("rgb_array")), None, config())
-    agent.train(KEY, HYPERPARAMS, n_steps=40, progress=False)
+def learnt(case):
+    agent = case.make()
+    agent.train(KEY, case.hyperparams, progress=False)
     return agent
 
 
-def test_learns(agent):
-    returns, lengths = (
-        agent.training_metrics[name].mean(axis=-1) for name in ("returns", "lengths")
-    )
-    assert returns[0] < 0.8 * lengths[0]
-    np.testing.assert_allclose(returns[-1], lengths[-1], rtol=1e-6)
+def test_learns_and_is_evaluated_in_episodes_of_its_own(case, learnt):
+    outcomes = learnt.eval(jax.random.key(3), n_evals=6)
+    returns, lengths = outcomes["returns"], outcomes["lengths"]
+    assert (lengths <= 5).all()
+    trees.assert_equal(learnt.eval(jax.random.key(3), n_evals=6), outcomes)
+    if case.agent is SAC:
+        assert (returns > 1.5 * lengths).all()
+    elif case.agent is IPPO:
+        assert returns.shape == (6, 2)
+        np.testing.assert_array_equal(returns.max(axis=-1), lengths)  # until each actor leaves
+        assert (returns.min(axis=-1) < lengths).any()
+    else:
+        np.testing.assert_array_equal(returns, lengths)
+        assert (outcomes["terminated"] ^ outcomes["truncated"]).all()
+        assert not outcomes["terminated"][lengths == 5].all()
+        drawn = learnt.eval(jax.random.key(3), n_evals=6, deterministic=False)
+        np.testing.assert_array_equal(drawn["lengths"], lengths)
 
 
-def test_evaluations_are_episodes_of_the_policy(agent):
-    outcomes = agent.eval(jax.random.key(3), n_evals=6)
-    assert outcomes["returns"].shape == outcomes["lengths"].shape == (6,)
-    np.testing.assert_array_equal(outcomes["returns"], outcomes["lengths"])  # it takes action 1
-    assert (outcomes["lengths"] <= 5).all()
-    assert (outcomes["terminated"] ^ outcomes["truncated"]).all()
-    assert not outcomes["terminated"][outcomes["lengths"] == 5].all()
-    again = agent.eval(jax.random.key(3), n_evals=6)
-    trees.assert_equal(again, outcomes)
-    drawn = agent.eval(jax.random.key(3), n_evals=6, deterministic=False)
-    np.testing.assert_array_equal(drawn["lengths"], outcomes["lengths"])
-
-
-def test_films_and_exports(agent, tmp_path):
-    key = jax.random.key(4)
-    frames = agent.render_episode(key)
-    (length,) = agent.eval(key, n_evals=1)["lengths"]
+def test_films_and_exports(case, learnt, tmp_path, monkeypatch):
+    key, closed = jax.random.key(4), []
+    monkeypatch.setattr(Relay, "close", lambda self: closed.append(self), raising=False)
+    frames = learnt.render_episode(key)
+    (length,) = learnt.eval(key, n_evals=1)["lengths"]
     np.testing.assert_array_equal(frames[:, 0, 0, 0], np.arange(length + 1))
-    agent.export_policy(tmp_path / "policy.safetensors")
-    policy = load_policy(tmp_path / "policy.safetensors")
-    assert policy(np.array([0.3, 1, 1], np.float32)) == 1
+    if case.agent is IPPO:
+        assert len(closed) == 1
+        return
+    learnt.export_policy(tmp_path / "policy.safetensors")
+    action = load_policy(tmp_path / "policy.safetensors")(np.array([0.3, 1, 1], np.float32))
+    assert action == 1 if case.agent is A2C else action > 1.5  # in the environment's units
 
 
-@pytest.fixture(scope="module")
-def uninterrupted():
-    agent = PPO(walk(), None, config())
-    return agent.train(KEY, HYPERPARAMS, progress=False)
-
-
-def test_a_resumed_training_is_the_same_bit_for_bit(uninterrupted, tmp_path):
+def test_what_goes_on_is_the_same_bit_for_bit(case, learnt, tmp_path):
     folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
+    whole, n_left = learnt.training_runner, case.config.n_steps - case.after
+    earlier, _ = case.make(**folder).train(
+        KEY, case.hyperparams, n_steps=case.after, progress=False
+    )
+    runner, metrics = case.make(**folder).resume(KEY, case.hyperparams, progress=False)
+    trees.assert_equal(runner, whole)
+    np.testing.assert_array_equal(metrics["returns"][-1], learnt.training_metrics["returns"][-1])
+    for _ in range(2):  # the episodes of the earlier runner are played again
+        again, _ = case.make().train(None, None, earlier, n_steps=n_left, progress=False)
+        trees.assert_equal(again, whole)
+    stretch = case.make(**folder).replay(case.after, n_updates=n_left)
+    trees.assert_equal(stretch.runner, whole)
+    for name, number in whole.info.items():
+        np.testing.assert_array_equal(stretch.metrics[name][-1], number)
 
-    def agent():
-        return PPO(walk(), None, config(**folder))
 
-    agent().train(KEY, HYPERPARAMS, n_steps=3, progress=False)
-    runner, metrics = agent().resume(KEY, HYPERPARAMS, progress=False)
-    trees.assert_equal(runner, uninterrupted[0])
-    np.testing.assert_array_equal(metrics["returns"][-1], uninterrupted[1]["returns"][-1])
+def test_what_runs_on_the_host_is_not_compiled(case):
+    agent, keys = case.make(), jax.random.split(KEY, 2)
+    attempts = {
+        "vmap": lambda: jax.vmap(lambda key: agent.train(key))(keys),
+        "jit": lambda: jax.jit(agent.train)(KEY, case.hyperparams),
+        "sweep": lambda: agent.sweep(keys),
+        "mesh": lambda: agent.train(KEY, mesh=make_mesh()),
+        "env_reset": lambda: agent.env_reset(KEY),
+        "env_step": lambda: agent.env_step(KEY, agent.start(KEY).envstate, 0),
+    }
+    for attempt in attempts.values():
+        with pytest.raises(NotImplementedError, match=r"runs on the host.*one seed after another"):
+            attempt()
 
 
-def test_an_earlier_runner_goes_on_as_before(uninterrupted):
-    agent = PPO(walk(), None, config())
-    earlier, _ = agent.train(KEY, HYPERPARAMS, n_steps=3, progress=False)
-    once, _ = agent.train(None, None, earlier, n_steps=2, progress=False)
-    twice, _ = agent.train(None, None, earlier, n_steps=2, progress=False)
-    trees.assert_equal(once, twice)
-    trees.assert_equal(once, uninterrupted[0])
+@pytest.mark.parametrize(
+    ("agent", "config", "name"),
+    [(PPO, ppo.AgentConfig(), "CartPole-v1"), (SAC, sac.AgentConfig(), "Pendulum-v1")],
+)
+def test_equal_environments_make_equal_agents_that_share_programs(agent, config, name):
+    """Whether they are named or made; a made one is copied."""
+    given = (f"gymnasium:{name}", jaxagents.make(f"gymnasium:{name}"), gymnasium.make(name))
+    first, *others = (agent(env, None, config) for env in given)
+    for other in others:
+        assert first == other
+        assert first.programs is other.programs
+    assert repr(first) == f"<{agent.__name__} on {name}>"
+
+
+# On-policy agents.
+
+
+def small(env, evaluated=False, agent=A2C, **changes):
+    sizes = {**ON_POLICY, "n_steps": 2, "eval_frequency": 20}
+    return agent(env, None, a2c.AgentConfig(**{**sizes, **changes}), evaluated)
 
 
 class Noting(A2C):
-    """Reports what its rollouts hold of infos."""
+    """Reports what its rollouts hold of infos; its metrics are computed by NumPy."""
 
     def _actor_loss_input(self, runner, traj):
         is_action = (traj.info["action"] == traj.action).astype(jnp.float32)
@@ -118,64 +193,42 @@ class Noting(A2C):
         losses, info = super()._actor_loss(*given)
         return losses, {**info, "is_action": is_action, "is_left_out": is_left_out}
 
-
-def test_rollouts_hold_infos():
-    names = {"summed_info": ("action",), "final_info": ("seldom",)}
-    runner, _ = small(walk(), agent=Noting, n_steps=1, **names).train(
-        KEY, SMALL_HYPERPARAMS, progress=False
-    )
-    assert runner.info["is_action"] == runner.info["is_left_out"] == 1.0
-
-
-class Counting(A2C):
     def _eval_metrics(self, terminated, truncated, final_rewards, returns):
         metrics = super()._eval_metrics(terminated, truncated, final_rewards, returns)
         return {**metrics, "ended": int(np.sum(terminated))}
 
 
-def test_metrics_go_on_with_the_entries_that_they_began_with():
-    agent = small(walk(), True, Counting, n_steps=1, final_info=("won",))
-    runner, _ = agent.train(KEY, SMALL_HYPERPARAMS, progress=False)
+@pytest.mark.filterwarnings("ignore:final_info and summed_info name 'seldom'")
+def test_rollouts_and_metrics_hold_infos_and_go_on_with_them():
+    names = {"summed_info": ("action",), "final_info": ("won", "seldom")}
+    agent = small(walk(), True, Noting, n_steps=1, normalise_rewards=True, **names)
+    runner, metrics = agent.train(KEY, progress=False)
+    assert runner.info["is_action"] == runner.info["is_left_out"] == 1.0
+    np.testing.assert_array_equal(metrics["action"], metrics["returns"])  # the true rewards
+    np.testing.assert_array_equal(metrics["won"], metrics["terminated"])
     runner, _ = agent.train(None, None, runner, progress=False)
     assert agent.training_metrics["won"].shape == (3, 6)
-    other = small(walk(), True, Counting, n_steps=1)
+    other = small(walk(), True, n_steps=1, summed_info=("action",), final_info=("seldom",))
     other.collect_training(runner, agent.training_metrics)
-    with pytest.raises(ValueError, match=r"training had \['won'\] so far, which the agent lacks\."):
+    with pytest.raises(
+        ValueError, match=r"training had \['ended', 'won'\] so far, which the agent"
+    ):
         other.train(None, None, runner, progress=False)
 
 
-@pytest.fixture(scope="module")
-def in_turns():
-    agent = PPO(walk(), None, config())
-    return agent.train(KEY, HYPERPARAMS, progress=False)[0]
-
-
-def test_a_replay_shows_what_happened(tmp_path):
-    agent = PPO(walk(), None, config(checkpoint_dir=tmp_path))
-    runner, _ = agent.train(KEY, HYPERPARAMS, progress=False)
-    stretch = agent.replay(3, n_updates=2)
-    trees.assert_equal(stretch.runner, runner)
-    np.testing.assert_array_equal(stretch.metrics["actor_loss"][-1], runner.info["actor_loss"])
-
-
-@pytest.mark.parametrize("mode", AutoresetMode)
-def test_trains_in_vectors_as_they_are(in_turns, mode):
-    env = SyncVectorEnv([Walk] * 4, autoreset_mode=mode)
-    agent = PPO(Walks(env, eval_env=Walk), None, config())
-    runner, metrics = agent.train(KEY, HYPERPARAMS, progress=False)
-    assert jnp.isfinite(runner.info["actor_loss"])
-    assert metrics["lengths"].max() <= 5
-    if mode == AutoresetMode.DISABLED:
-        trees.assert_equal(runner.actor_training.params, in_turns.actor_training.params)
-    else:  # whose later episodes have other seeds
-        assert runner.envstate.envstate.actions.shape == (4, 0)
+def test_masks_of_any_type_and_limits_that_terminate():
+    limits = {"max_episode_steps": 2, "terminate_at_limits": True}
+    runner, metrics = small(Gymnasium(Masked), True, **limits).train(KEY, progress=False)
+    assert runner.obs["action_mask"].dtype == bool
+    assert metrics["terminated"].all()
+    assert not metrics["truncated"].any()
 
 
 def test_agents_take_turns_in_environments_that_are_given():
     vector = SyncVectorEnv([Walk] * 2, autoreset_mode=AutoresetMode.DISABLED)
     agent, other = (small(vector, batch_size=2, rollout_length=3) for _ in range(2))
-    runner = agent.advance(agent.start(KEY, SMALL_HYPERPARAMS), 1)
-    other.start(jax.random.key(1), SMALL_HYPERPARAMS)
+    runner = agent.advance(agent.start(KEY), 1)
+    other.start(jax.random.key(1))
     gone_on = agent.advance(jax.device_put(runner, may_alias=False), 1)
     trees.assert_equal(gone_on, agent.advance(runner, 1))  # whose episodes are played again
 
@@ -188,56 +241,19 @@ def test_closing_closes_the_copies_that_were_made():
             closed.append(self)
 
     env = Walks(Closing)
-    agent = small(env)
     for n_made in (4, 8):
-        agent.start(KEY, SMALL_HYPERPARAMS)
+        small(env).start(KEY)
         for _ in range(2):
             env.close()
             assert len(set(closed)) == n_made
 
 
 @pytest.mark.slow
-def test_environments_in_processes_make_the_same_training(in_turns):
+def test_environments_in_processes_make_the_same_training():
     env = walk(vectorization_mode="async")
-    agent = PPO(env, None, config(n_evals=1))
-    runner, _ = agent.train(KEY, HYPERPARAMS, progress=False)
+    here, there = (small(it).train(KEY, progress=False)[0] for it in (walk(), env))
     env.close()
-    trees.assert_equal(runner.actor_training.params, in_turns.actor_training.params)
-
-
-@pytest.mark.slow
-def test_memory_normalisation_true_rewards_and_infos():
-    changes = {"memory": "gru", "normalise_observations": True, "normalise_rewards": True}
-    names = {"final_info": ("won",), "summed_info": ("action",)}
-    agent = small(walk(), True, memory_size=8, rollout_length=9, **changes, **names)
-    runner, metrics = agent.train(KEY, SMALL_HYPERPARAMS, progress=False)
-    assert (metrics["returns"] == np.round(metrics["returns"])).all()
-    np.testing.assert_array_equal(metrics["action"], metrics["returns"])
-    np.testing.assert_array_equal(metrics["won"], metrics["terminated"])
-    begins = np.asarray(runner.envstate.step) == 0
-    carries = np.asarray(jax.tree.leaves(runner.carry)[0])
-    assert begins.any()
-    assert not begins.all()
-    np.testing.assert_array_equal((carries == 0).all(axis=1), begins)
-    assert runner.received.shape == (4,)
-
-
-def test_masks_of_any_type_and_limits_that_terminate():
-    limits = {"max_episode_steps": 2, "terminate_at_limits": True}
-    agent = small(Gymnasium(Masked), True, n_steps=2, **limits)
-    runner, metrics = agent.train(KEY, SMALL_HYPERPARAMS, progress=False)
-    assert runner.obs["action_mask"].dtype == bool
-    assert metrics["terminated"].all()
-    assert not metrics["truncated"].any()
-
-
-def test_equal_environments_make_equal_agents_that_share_programs():
-    first, second = (PPO("gymnasium:CartPole-v1", None, config()) for _ in range(2))
-    assert first == second
-    assert first.programs is second.programs
-    assert repr(first) == "<PPO on CartPole-v1>"
-    assert PPO(make("gymnasium:Acrobot-v1"), None, config()) != first
-    assert first == PPO(gymnasium.make("CartPole-v1"), None, config())
+    trees.assert_equal(here, there)
 
 
 class Plain(gymnasium.Wrapper):
@@ -247,44 +263,23 @@ class Plain(gymnasium.Wrapper):
 def test_environments_may_be_registered_with_a_wrapper_that_is_not_recorded():
     gymnasium.register("PlainWalk-v0", lambda: Plain(Walk()))
     agent = small(gymnasium.make("PlainWalk-v0"), True)
-    _, metrics = agent.train(KEY, SMALL_HYPERPARAMS, n_steps=1, progress=False)
-    assert np.isfinite(metrics["returns"]).all()
+    assert np.isfinite(agent.evaluate(agent.start(KEY))["returns"]).all()
     del gymnasium.registry["PlainWalk-v0"]
 
 
 def test_an_environment_in_a_wrapper_that_is_not_recorded_is_played_in_itself():
     one, other = (Plain(gymnasium.make("CartPole-v1")) for _ in range(2))
     assert Gymnasium(one) != Gymnasium(other)
-    small(one, batch_size=1).train(KEY, SMALL_HYPERPARAMS, progress=False)
+    small(one, batch_size=1).start(KEY)
     assert one.unwrapped.state is not None
     assert other.unwrapped.state is None
 
 
 def test_says_that_a_training_goes_on_with_other_episodes(tmp_path):
     folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
-
-    def agent():
-        return PPO(Walks(Unseeded), None, config(**folder))
-
-    agent().train(KEY, HYPERPARAMS, n_steps=1, progress=False)
+    small(Walks(Unseeded), **folder).train(KEY, n_steps=1, progress=False)
     with pytest.warns(UserWarning, match="not as if it had never stopped, with new episodes"):
-        agent().resume(KEY, HYPERPARAMS, progress=False)
-
-
-def test_nothing_is_compiled_around_the_host(agent):
-    keys = jax.random.split(KEY, 2)
-    one_state = jax.tree.map(lambda x: x[0], agent.training_runner.envstate)
-    attempts = {
-        "vmap": lambda: jax.vmap(lambda key: agent.train(key, HYPERPARAMS))(keys),
-        "jit": lambda: jax.jit(agent.train)(KEY, HYPERPARAMS),
-        "sweep": lambda: agent.sweep(keys, HYPERPARAMS),
-        "mesh": lambda: agent.train(KEY, HYPERPARAMS, mesh=make_mesh()),
-        "env_reset": lambda: agent.env_reset(KEY),
-        "env_step": lambda: agent.env_step(KEY, one_state, 0),
-    }
-    for attempt in attempts.values():
-        with pytest.raises(NotImplementedError, match=r"runs on the host.*one seed after another"):
-            attempt()
+        small(Walks(Unseeded), **folder).resume(KEY, progress=False)
 
 
 def remembering():
@@ -302,15 +297,15 @@ def without_past(runner, where):
     )
 
 
-@pytest.mark.slow
 def test_episodes_that_begin_between_rollouts_are_valued_without_those_before():
     """Such as in steps that a rollout leaves out, since other environments have yet to take theirs."""
     agent, by_hand = remembering(), remembering()
-    runner, same = (it.start(KEY, SMALL_HYPERPARAMS) for it in (agent, by_hand))
+    runner, same = (it.start(KEY) for it in (agent, by_hand))
     n_resets = 0
     for _ in range(6):
         runner, same = agent.advance(runner, 1), by_hand.advance(same, 1)
         begins = (same.carry == 0.0).all(axis=-1)
+        np.testing.assert_array_equal(begins, same.envstate.step == 0)
         n_resets += int((begins & (same.critic_carry != 0.0).any(axis=-1)).sum())
         same = without_past(same, begins)
         trees.assert_equal(without_past(runner, begins), same)
@@ -320,7 +315,7 @@ def test_episodes_that_begin_between_rollouts_are_valued_without_those_before():
 @pytest.mark.filterwarnings("ignore:Training goes on, but not as if")
 def test_new_episodes_in_the_place_of_others_begin_without_memories():
     agent = remembering()
-    runner = agent.advance(agent.start(KEY, SMALL_HYPERPARAMS), 1)
+    runner = agent.advance(agent.start(KEY), 1)
     assert np.any(runner.carry)
     assert np.any(runner.critic_carry)
     forgotten = without_past(runner, np.ones(4, bool))
@@ -329,3 +324,135 @@ def test_new_episodes_in_the_place_of_others_begin_without_memories():
         remembering().advance(jax.device_put(it, may_alias=False), 1) for it in (runner, forgotten)
     )
     trees.assert_equal(after, expected)
+
+
+# Agents with a replay buffer, and offline agents.
+
+
+def make_sac(env=None, agent=SAC, **changes):
+    """A small SAC, with running statistics of observations and rewards."""
+    env = Walks(Steered) if env is None else env
+    return agent(env, None, sac.AgentConfig(**{**SIZES, **STATISTICS, **changes}))
+
+
+def test_statistics_are_of_all_transitions_which_are_stored_in_units_of_the_environment():
+    runner, metrics = make_sac().train(KEY, progress=False)
+    stored = runner.buffer.to_dataset()
+    assert len(stored) == 8 + 2 * 6
+    np.testing.assert_array_equal(stored["rewards"], stored["actions"][:, 0])
+    assert (np.abs(metrics["returns"]) <= 2 * metrics["lengths"]).all()
+    assert runner.returns.count == len(stored)
+    counts = {
+        int(leaf)
+        for path, leaf in jax.tree.leaves_with_path(runner.learner.actor)
+        if "count" in jax.tree_util.keystr(path) and np.ndim(leaf) == 0
+    }
+    assert len(stored) in counts
+
+
+def test_a_buffer_that_checkpoints_leave_out_is_filled_anew(tmp_path):
+    folder = {"checkpoint_dir": tmp_path, "restore_agent": True, "checkpoint_buffer": False}
+    make_sac(**folder).train(KEY, n_steps=3, progress=False)
+    runner, _ = make_sac(**folder).resume(KEY, progress=False)
+    assert runner.update_step == 6
+    assert len(runner.buffer.to_dataset()) == 8 + 2 * 3
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+def test_in_vectors_rows_follow_one_another_until_an_episode_ends(mode):
+    """Also where some environments wait for others, and their steps are left out."""
+    env = SyncVectorEnv([Steered] * 2, autoreset_mode=mode)
+    runner, _ = make_sac(Walks(env, eval_env=Steered)).train(KEY, n_steps=26, progress=False)
+    if mode == AutoresetMode.DISABLED:
+        trees.assert_equal(runner, make_sac().train(KEY, n_steps=26, progress=False)[0])
+    names, n_rows = ("observations", "next_observations", "ends", "masks"), 8 + 2 * 26
+    rows = (np.asarray(runner.buffer.storage[name])[:n_rows] for name in names)
+    obs, successors, ends, masks = rows
+    follows = ~ends[:-2]
+    np.testing.assert_array_equal(obs[2:][follows], successors[:-2][follows])
+    assert follows.any()
+    assert ends[masks == 0].all()
+    assert (masks[ends] == 1).any()  # time limits
+
+
+def test_masks_and_memory():
+    """Each action that `Masked` is not allowed is refused by it."""
+    memory = {"memory": "gru", "memory_size": 4, "sequence_length": 4}
+    config = dqn.AgentConfig(**SIZES, **memory)
+    runner, _ = DQN(Gymnasium(Masked), None, config, False).train(KEY, progress=False)
+    assert set(np.unique(runner.buffer.to_dataset()["actions"])) <= {1, 3}
+    begins = np.asarray(runner.envstate.step) == 0
+    for carry in jax.tree.leaves(runner.carry):
+        np.testing.assert_array_equal((np.asarray(carry) == 0).all(axis=-1), begins)
+
+
+class Spoilt(Steered):
+    """Gives a reward that is not a number in the third step of each episode."""
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, np.nan if self._time == 3 else reward, *rest
+
+
+def test_rewards_that_are_not_finite_are_reported():
+    agent = make_sac(Walks(Spoilt), n_evals=8, learning_starts=2)
+    with (
+        pytest.warns(UserWarning, match=r"evaluation after update 0 .* not finite, in episodes \["),
+        pytest.raises(NotFiniteError, match=r"since update 2: rewards of environments \[0\]"),
+    ):
+        agent.train(KEY, progress=False)
+    metrics = agent.training_metrics
+    np.testing.assert_array_equal(np.isnan(metrics["returns"]), metrics["lengths"] >= 3)
+
+
+def test_offline_agents_are_evaluated():
+    rows = make_sac().train(KEY, progress=False)[0].buffer.to_dataset()
+    config = bc.AgentConfig(n_steps=2, features=(8,), minibatch_size=4, eval_frequency=1, n_evals=2)
+    env = Walks(lambda: Steered("rgb_array"))
+    agent = BC(env, None, config, dataset=Dataset({**rows}))
+    _, metrics = agent.train(KEY, progress=False)
+    assert metrics["returns"].shape == (3, 2)
+    assert (metrics["lengths"] <= 5).all()
+    assert len(agent.render_episode(KEY)) == 1 + agent.eval(KEY, n_evals=1)["lengths"][0]
+
+
+class OwnUpdate(SAC):
+    def _training_step(self, runner):
+        return super()._training_step(runner)
+
+
+def test_updates_and_vectors_that_do_not_fit_are_refused():
+    with pytest.raises(TypeError, match=r"OwnUpdate overrides _training_step, .*override _learn"):
+        make_sac(agent=OwnUpdate)
+    with pytest.raises(ValueError, match=r"SAC|3 environments"):
+        make_sac(SyncVectorEnv([Steered] * 3))
+
+
+# Several actors.
+
+
+def test_copies_are_made_of_an_environment_or_taken_as_they_are():
+    config, first = CASES["actors"].config, PettingZoo(Relay())
+    assert first == PettingZoo(Relay()) != CASES["actors"].env()
+    given = [Relay() for _ in range(4)]
+    same = IPPO(PettingZoo(given), None, config)
+    assert same.start(KEY).obs["observation"].shape == (4, 2, 4)
+    assert all(env.agents for env in given)
+    assert IPPO(Relay(), None, config) == IPPO(first, None, config)
+    assert repr(same) == "<IPPO on relay>"
+
+
+def test_a_centralised_critic_sees_the_state():
+    config = CASES["actors"].config
+    assert MAPPO(Relay(), None, config)._observation["critic_state"].shape == (3,)
+    assert "critic_state" not in IPPO(Relay(), None, config)._observation
+
+
+def test_environments_by_their_names():
+    name = "pettingzoo:mpe/simple_speaker_listener-v4"
+    env = jaxagents.make(name, max_cycles=3)
+    assert env.agents == ("speaker_0", "listener_0")
+    assert env.can_draw
+    assert env == jaxagents.make(name, max_cycles=3) != jaxagents.make(name)
+    with pytest.raises(ValueError, match="Did you mean 'mpe/simple_spread-v3'"):
+        jaxagents.make("pettingzoo:mpe.simple_spread_v3")

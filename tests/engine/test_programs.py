@@ -1,4 +1,4 @@
-"""Trainings that several devices share. That every agent can is in the suite."""
+"""Runs that several devices share. That every agent can is in the suite."""
 
 import functools
 import re
@@ -34,76 +34,44 @@ def params_of(runner):
     return runner.actor_training.params, runner.critic_training.params
 
 
-def by_descent(*args, **fields):
+def test_gradients_in_parts_are_those_of_one_device_and_are_brought_together_once(monkeypatch):
     """With plain gradient descent and no clipping: Adam would hide a wrong factor."""
-    agent, _ = in_groups("PPO", *args, optimizer=optax.sgd, **fields)
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 5)
+    fields = {"optimizer": optax.sgd, "rollout_length": 10, "n_steps": 20, "eval_frequency": 20}
+    agent, _ = in_groups("PPO", True, **fields)
     sgd = OptimizerParams(learning_rate=1e-2, grad_clip=np.inf)
-    return agent, CASES["PPO"].hyperparams(actor_optimizer_params=sgd, critic_optimizer_params=sgd)
-
-
-def test_gradients_are_those_of_one_device():
-    agent, hyperparams = by_descent(True, n_steps=20, eval_frequency=20)
+    both = {"actor_optimizer_params": sgd, "critic_optimizer_params": sgd}
+    hyperparams = CASES["PPO"].hyperparams(**both)
     alone, metrics = agent.train(KEY, hyperparams, progress=False)
-    runner, shared_metrics = agent.train(KEY, hyperparams, progress=False, mesh=make_mesh(8))
-    assert len(runner.obs.sharding.device_set) == 8
+    runner, shared_metrics = agent.train(KEY, hyperparams, progress=False, mesh=make_mesh(2))
+    assert len(runner.obs.sharding.device_set) == 2
     assert not runner.obs.sharding.is_fully_replicated
     assert runner.actor_training.step.sharding.is_fully_replicated
     trees.assert_close(params_of(alone), params_of(runner))
     trees.assert_equal(metrics["returns"], shared_metrics["returns"])
-    before, _ = agent.train(KEY, hyperparams, n_steps=1, progress=False)
-    leaves = [jax.tree.leaves(params_of(runner)) for runner in (before, alone)]
-    moved = [abs(x - y).max() for x, y in zip(*leaves, strict=True)]
-    assert min(moved) > 1e-4
-
-
-@pytest.mark.parametrize(
-    ("name", "n_devices"),
-    [
-        pytest.param("PPO", 8, marks=pytest.mark.optimised),
-        ("IPPO", 2),
-        ("BC", 1),
-    ],  # 2 are in the suite, and 4 of BC below
-)
-@pytest.mark.slow_except("BC")
-def test_replicated_updates_are_those_of_one_device_bit_for_bit(name, n_devices):
-    agent, hyperparams = in_groups(name, replicated_updates=True)
-    alone = agent.train(KEY, hyperparams, progress=False)
-    shared = agent.train(KEY, hyperparams, progress=False, mesh=make_mesh(n_devices))
-    trees.assert_equal(alone, shared)
-
-
-@pytest.mark.slow
-def test_replicated_updates_in_parts_are_those_of_one_device_bit_for_bit(monkeypatch):
-    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 5)
-    agent, hyperparams = in_groups("PPO", rollout_length=20, replicated_updates=True)
-    alone = agent.train(KEY, hyperparams, progress=False)
-    shared = agent.train(KEY, hyperparams, progress=False, mesh=make_mesh(2))
-    trees.assert_equal(alone, shared)
-
-
-def test_devices_bring_gradients_in_parts_together_once(monkeypatch):
-    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 5)
-    agent, hyperparams = by_descent(rollout_length=10, n_steps=2)
-    alone, _ = agent.train(KEY, hyperparams, progress=False)
-    shared, _ = agent.train(KEY, hyperparams, progress=False, mesh=make_mesh(2))
-    trees.assert_close(params_of(alone), params_of(shared))
+    fresh = agent.start(KEY, hyperparams)
+    leaves = [jax.tree.leaves(params_of(runner)) for runner in (fresh, alone)]
+    assert min(abs(x - y).max() for x, y in zip(*leaves, strict=True)) > 1e-4
     lowered = OnMesh(agent, make_mesh(2)).lowered_advance(KEY, hyperparams)
     assert collectives_of(lowered) == {"all-reduce": 4 + 2}
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("DQN", {"all-reduce": 1}),  # the gradient
-        ("SAC", {"all-reduce": 2}),  # those of the critic and of the actor
-        ("CQL", {"all-reduce": 2}),
-    ],
-)
-@pytest.mark.slow_except("DQN")
-def test_what_devices_tell_each_other(name, expected):
-    agent, hyperparams = in_groups(name)
+# That 2 devices make the updates of one bit for bit is in the suite.
+@pytest.mark.optimised
+@pytest.mark.slow  # programs that are compiled as for users
+def test_replicated_updates_are_those_of_one_device_bit_for_bit_as_users_compile_them(monkeypatch):
+    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", 5)
+    agent, hyperparams = in_groups("PPO", rollout_length=20, replicated_updates=True)
+    alone, shared = (
+        agent.train(KEY, hyperparams, progress=False, mesh=mesh) for mesh in (None, make_mesh(8))
+    )
+    trees.assert_equal(alone, shared)
+
+
+def test_devices_tell_each_other_gradients_alone():
+    agent, hyperparams = in_groups("SAC")
     lowered = OnMesh(agent, make_mesh(8)).lowered_advance(KEY, hyperparams)
-    assert collectives_of(lowered) == expected
+    assert collectives_of(lowered) == {"all-reduce": 2}  # those of the critic and of the actor
 
 
 @pytest.mark.optimised
@@ -119,10 +87,8 @@ def test_devices_bring_gradients_together_and_draw_the_noise_of_their_own_enviro
     assert set(drawn) == {"10,2,2"}  # steps, environments of a device, actions
 
 
-@pytest.mark.optimised
-@pytest.mark.slow
 def test_each_device_plays_its_own_episodes_of_an_evaluation():
-    agent, hyperparams = in_groups("PPO", replicated_updates=True)  # as above
+    agent, hyperparams = in_groups("REINFORCE", replicated_updates=True)
 
     def play(training, rng):
         act = functools.partial(agent.act, training)
@@ -143,25 +109,17 @@ def test_going_on_with_another_number_of_devices(tmp_path):
     agent, hyperparams = in_groups("REINFORCE", True, **fields)
     whole = agent.train(KEY, hyperparams, progress=False, mesh=make_mesh(2))
     agent, _ = in_groups("REINFORCE", True, **fields, checkpoint_dir=tmp_path)
-    agent.train(KEY, hyperparams, n_steps=2, progress=False, mesh=make_mesh(8))
+    runner, _ = agent.train(KEY, hyperparams, n_steps=2, progress=False, mesh=make_mesh(8))
     folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
     again, _ = in_groups("REINFORCE", True, **fields, **folder)
     again.resume(KEY, hyperparams, progress=False, mesh=make_mesh(2))
     trees.assert_equal(whole[0], again.training_runner)
     trees.assert_equal(whole[1], again.training_metrics)
     trees.assert_equal(again.eval(KEY, n_evals=3)["returns"], whole[1]["returns"][-1])
-
-
-def test_a_runner_goes_on_with_others_and_stays_as_it_was():
-    fields = {"replicated_updates": True, "n_steps": 4, "eval_frequency": 2}  # as above
-    agent, hyperparams = in_groups("REINFORCE", True, **fields)
-    runner, _ = agent.train(KEY, hyperparams, n_steps=2, progress=False, mesh=make_mesh(8))
-    ends = [
-        agent.train(None, None, runner, n_steps=2, progress=False, mesh=mesh)[0]
-        for mesh in (make_mesh(8), make_mesh(2))
-    ]
-    trees.assert_equal(*ends)
-    assert runner.update_step == 2
+    alone, _ = in_groups("REINFORCE", True, **fields)  # the runner stays as it was
+    for mesh in (make_mesh(8), make_mesh(2)):
+        end, _ = alone.train(None, None, runner, n_steps=2, progress=False, mesh=mesh)
+        trees.assert_equal(whole[0], end)
 
 
 def test_other_axes_of_a_mesh_hold_copies():
@@ -171,25 +129,3 @@ def test_other_axes_of_a_mesh_hold_copies():
     alone = agent.train(KEY, hyperparams, progress=False)
     for placed in (mesh, explicit):
         trees.assert_equal(alone, agent.train(KEY, hyperparams, progress=False, mesh=placed))
-
-
-def test_refuses_what_devices_cannot_share():
-    hyperparams = CASES["PPO"].hyperparams()
-    agent = CASES["PPO"].make(MatchSign, batch_size=12, n_groups=4)
-    with pytest.raises(
-        ValueError, match=r"batch_size must be a multiple of the 8 .* 8 or 16 would"
-    ):
-        agent.train(KEY, hyperparams, mesh=make_mesh())
-    agent = CASES["PPO"].make(MatchSign, batch_size=8)
-    with pytest.raises(ValueError, match=r"n_groups must be .* got 1; 4 would do"):
-        agent.train(KEY, hyperparams, mesh=make_mesh(4))
-    with pytest.raises(ValueError, match=r"no axis 'data'; it has \['devices'\]"):
-        agent.train(KEY, hyperparams, mesh=Mesh(np.array(jax.devices()), ("devices",)))
-    with pytest.raises(TypeError, match=r"mesh must be a jax.sharding.Mesh, .* got 4"):
-        agent.train(KEY, hyperparams, mesh=4)
-    with pytest.raises(ValueError, match="train takes no mesh"):
-        jax.jit(lambda key: agent.train(key, hyperparams, mesh=make_mesh(1)))(KEY)
-    with pytest.raises(ValueError, match="n_groups must divide batch_size"):
-        CASES["PPO"].make(MatchSign, batch_size=8, n_groups=3)
-    with pytest.raises(ValueError, match="n_groups must divide minibatch_size"):
-        CASES["BC"].make(MatchSign, n_groups=3)

@@ -21,21 +21,20 @@ from jaxagents.engine.members import MembersOnDevices
 from jaxagents.engine.observers import SweepBar
 
 CASES = {case.name: case for case in AGENTS}
-A2C = CASES["A2C"]
+CASE = CASES["REINFORCE"]
 KEY = jax.random.key(0)
 KEYS = jax.random.split(KEY, 2)
 SETS = {"gamma": jnp.array([0.5, 0.9])}
 
 
-def make(folder, restore_agent=True, case=A2C, env=MatchSign, **fields):
+def make(folder, restore_agent=True, case=CASE, env=MatchSign, **fields):
     fields = {"checkpoint_dir": folder, "restore_agent": restore_agent, **fields}
     return case.make(env, **fields)
 
 
-def sweep(agent, n_steps=4, keys=KEYS, case=A2C, **values):
-    return agent.sweep(
-        keys, case.hyperparams(**{**SETS, **values}), n_steps=n_steps, progress=False
-    )
+def sweep(agent, n_steps=4, keys=KEYS, case=CASE, **values):
+    hyperparams = case.hyperparams(**{**SETS, **values})
+    return agent.sweep(keys, hyperparams, n_steps=n_steps, progress=False)
 
 
 def no_training(*args, **kwargs):
@@ -50,44 +49,44 @@ def folder_contents(folder):
 @pytest.fixture(scope="module")
 def alone():
     """The sweep without a folder."""
-    return sweep(A2C.make(MatchSign))
+    return sweep(CASE.make(MatchSign))
 
 
-def test_goes_on_bit_for_bit_with_more_updates(tmp_path, alone):
+def test_goes_on_bit_for_bit_and_shares_its_folder_with_a_training(tmp_path, alone, monkeypatch):
     sweep(make(tmp_path, restore_agent=False), n_steps=2)
     again = make(tmp_path)
     trees.assert_equal(alone, sweep(again))
     assert not again.agent_trained
-    assert saved_steps(tmp_path / SWEEP) == [0, 2, 4]
     assert verify(tmp_path / SWEEP) == dict.fromkeys([0, 2, 4])
-
-
-def test_a_finished_one_is_returned_and_not_trained_again(tmp_path, alone, monkeypatch):
-    sweep(make(tmp_path))
+    lines = (tmp_path / SWEEP / "metrics.jsonl").read_text().splitlines()
+    lines = [json.loads(line) for line in lines]
+    members = [(line["update_step"], line["set"], line["seed"]) for line in lines]
+    assert members == [(n, *member) for n in (0, 2, 4) for member in np.ndindex(2, 2)]
+    assert lines[-1]["returns"] == pytest.approx(alone.metrics["returns"][1, 1, -1].mean())
+    hyperparams = json.loads((tmp_path / SWEEP / "hyperparameters.json").read_text())
+    assert hyperparams["gamma"] == [0.5, 0.9]
+    again.train(KEY, CASE.hyperparams(), n_steps=1, progress=False)
+    assert saved_steps(tmp_path) == [0, 1]
     before = folder_contents(tmp_path)
     monkeypatch.setattr(sweeps, "drive", no_training)
     monkeypatch.setattr(sweeps, "members_of", no_training)
-    trees.assert_equal(alone, sweep(make(tmp_path)))
-    trees.assert_equal(alone, sweep(make(tmp_path), n_steps=3))
+    for n_steps in (4, 3):  # a finished one is returned
+        trees.assert_equal(alone, sweep(make(tmp_path), n_steps))
     assert folder_contents(tmp_path) == before
 
 
-def test_a_replay_buffer_goes_on_as_well(tmp_path):
+def test_replay_buffers_go_on_and_are_filled_anew_where_they_were_left_out(tmp_path):
     case = CASES["DQN"]
+
+    def part(name, n_steps, **fields):
+        return sweep(make(tmp_path / name, case=case, **fields), n_steps, case=case)
+
     whole = sweep(case.make(MatchSign), case=case)
-    sweep(make(tmp_path, case=case), n_steps=2, case=case)
-    trees.assert_equal(whole, sweep(make(tmp_path, case=case), case=case))
-
-
-def test_a_replay_buffer_that_was_left_out_is_filled_anew(tmp_path):
-    case = CASES["DQN"]
-
-    def again(n_steps):
-        return sweep(make(tmp_path, case=case, checkpoint_buffer=False), n_steps, case=case)
-
-    again(2)
-    assert again(2).runners.buffer is None
-    after = again(4)
+    part("whole", 2)
+    trees.assert_equal(whole, part("whole", 4))
+    part("lean", 2, checkpoint_buffer=False)
+    assert part("lean", 2, checkpoint_buffer=False).runners.buffer is None
+    after = part("lean", 4, checkpoint_buffer=False)
     assert after.runners.buffer is not None
     assert after.runners.update_step.tolist() == [[4, 4], [4, 4]]
 
@@ -110,33 +109,15 @@ def test_ctrl_c_saves(tmp_path, alone, monkeypatch):
     trees.assert_equal(alone.runners, sweep(make(tmp_path)).runners)
 
 
-def test_sigterm_saves_and_is_raised_again(tmp_path, monkeypatch):
+def test_sigterm_saves_and_is_raised_again_and_the_evaluation_is_made_later(tmp_path, monkeypatch):
     received = []
     before = signal.signal(
         signal.SIGTERM, lambda *_: received.append(saved_steps(tmp_path / SWEEP))
     )
-    interrupted(monkeypatch, signal.SIGTERM, make(tmp_path), n_steps=4)
+    interrupted(monkeypatch, signal.SIGTERM, make(tmp_path), n_steps=1)
     signal.signal(signal.SIGTERM, before)
     assert received == [[0, 1]]
-
-
-def test_an_evaluation_that_an_interruption_left_out_is_made(tmp_path, monkeypatch):
-    interrupted(monkeypatch, signal.SIGINT, make(tmp_path), n_steps=1)
-    trees.assert_equal(sweep(A2C.make(MatchSign), 1), sweep(make(tmp_path), 1))
-
-
-def test_writes_a_line_of_metrics_for_each_member(tmp_path):
-    sweep(make(tmp_path), n_steps=2)
-    result = sweep(make(tmp_path))
-    lines = [
-        json.loads(line) for line in (tmp_path / SWEEP / "metrics.jsonl").read_text().splitlines()
-    ]
-    members = [(line["update_step"], line["set"], line["seed"]) for line in lines]
-    assert members == [(n, *member) for n in (0, 2, 4) for member in np.ndindex(2, 2)]
-    assert lines[-1]["returns"] == pytest.approx(result.metrics["returns"][1, 1, -1].mean())
-    hyperparams = json.loads((tmp_path / SWEEP / "hyperparameters.json").read_text())
-    assert hyperparams["gamma"] == [0.5, 0.9]
-    assert len(hyperparams["gae_lambda"]) == 2
+    trees.assert_equal(sweep(CASE.make(MatchSign), 1), sweep(make(tmp_path), 1))
 
 
 def test_a_damaged_checkpoint_is_passed_over(tmp_path, alone):
@@ -152,62 +133,35 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, alone):
     assert (tmp_path / SWEEP / "checkpoints" / "4.damaged-1").is_dir()
 
 
-@pytest.mark.parametrize(
-    ("changes", "difference"),
-    [
+def test_refuses_what_is_not_its_own(tmp_path):
+    sweep(make(tmp_path), n_steps=1)
+    before = folder_contents(tmp_path)
+    for changes, difference in [
         ({"keys": jax.random.split(KEY, 3)}, "it has 2 seeds, and this one 3"),
         ({"keys": jax.random.split(jax.random.key(1), 2)}, r"its random key of seed 0 is \["),
-        (
-            {"gamma": jnp.array([0.5, 0.8])},
-            r"its gamma is \[0.5, 0.9\], and this one's \[0.5, 0.8\]",
-        ),
+        ({"gamma": jnp.array([0.5, 0.8])}, r"its gamma is \[0.5, 0.9\], and this one's \[0.5, 0."),
         ({"gamma": jnp.array([0.5, 0.9, 0.1])}, "it has 2 sets of hyperparameters, and this one 3"),
         ({"learning_rate": 0.125}, r"its actor_optimizer_params.learning_rate is \["),
-    ],
-)
-def test_refuses_other_members(filled, changes, difference):
-    before = folder_contents(filled)
-    with pytest.raises(ValueError, match=f"is of another sweep: {difference}"):
-        sweep(make(filled), **changes)
-    assert folder_contents(filled) == before
-
-
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory):
-    """The folder of a sweep."""
-    folder = tmp_path_factory.mktemp("sweep")
-    sweep(make(folder), n_steps=1)
-    return folder
-
-
-def test_refuses_what_is_not_its_own(filled):
-    before = folder_contents(filled)
+    ]:
+        with pytest.raises(ValueError, match=f"is of another sweep: {difference}"):
+            sweep(make(tmp_path), **changes)
     with pytest.raises(FileExistsError, match="already holds checkpoints, up to update 1"):
-        sweep(make(filled, restore_agent=False))
+        sweep(make(tmp_path, restore_agent=False))
     with pytest.raises(ValueError, match="is of the environment MatchSign, but this is BestAction"):
-        sweep(make(filled, env=BestAction))
+        sweep(make(tmp_path, env=BestAction))
     with pytest.raises(ValueError, match="was evaluated in 3 episodes"):
-        sweep(make(filled, n_evals=4))
+        sweep(make(tmp_path, n_evals=4))
     with pytest.raises(ValueError, match=r"a sweep \(agent.sweep goes on .* of no agent"):
-        make(filled / SWEEP).resume(KEY, A2C.hyperparams(), progress=False)
-    assert folder_contents(filled) == before
+        make(tmp_path / SWEEP).resume(KEY, CASE.hyperparams(), progress=False)
+    assert folder_contents(tmp_path) == before
 
 
-def test_a_sweep_and_a_training_share_a_folder(tmp_path, alone):
-    agent = make(tmp_path, restore_agent=False)
-    trees.assert_equal(alone, sweep(agent))
-    agent.train(KEY, A2C.hyperparams(), n_steps=1, progress=False)
-    assert saved_steps(tmp_path) == [0, 1]
-    trees.assert_equal(alone, sweep(make(tmp_path)))
-
-
-@pytest.mark.slow
 def test_goes_on_on_several_devices(tmp_path, monkeypatch):
     def members_of(agent, n_members):
         return contextlib.nullcontext(MembersOnDevices(agent, jax.devices()[:2]))
 
     def on_devices(folder, n_steps):
-        agent = A2C.make(MatchSign, False, checkpoint_dir=tmp_path / folder, restore_agent=True)
+        agent = make(tmp_path / folder)
         return sweep(agent, n_steps, keys=jax.random.split(KEY, 3), gamma=0.5)
 
     monkeypatch.setattr(sweeps, "members_of", members_of)

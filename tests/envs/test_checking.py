@@ -1,10 +1,8 @@
 """The check of an environment: a fault of every kind is found, and nothing else is."""
 
-import dataclasses
 import functools
 import random
 import re
-import warnings
 
 import gymnax
 import jax
@@ -12,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnax.environments import spaces
-from probes import Box, Discrete, Endless, KnownValues, MatchSign, Probe
+from probes import Box, Discrete, KnownValues, MatchSign, Probe
 
 import jaxagents
 from jaxagents import Environment
@@ -27,14 +25,17 @@ class Walk(Environment):
     action_space = Discrete(2)
     observation_space = Box(-100.0, 100.0, (1,))
 
+    def seen(self, position):
+        return position[None]
+
     def reset(self, key):
         position = jax.random.uniform(key)
-        return position[None], position
+        return self.seen(position), position
 
     def step(self, key, state, action):
         position = state + 2.0 * action - 1.0
         ended = jax.random.bernoulli(key, 0.2)
-        return Step(position[None], position, -jnp.abs(position), ended, False, {})
+        return Step(self.seen(position), position, -jnp.abs(position), ended, False, {})
 
 
 def with_step(**values):
@@ -59,14 +60,31 @@ def refused(env, *messages, **kwargs):
         assert message in str(error.value)
 
 
-def doubted(env, message, **kwargs):
-    with pytest.warns(UserWarning, match=re.escape(message)):
+def doubted(env, *messages, **kwargs):
+    with pytest.warns(UserWarning, match=re.escape(messages[0])) as caught:
         report = check(env, **kwargs)
-    assert len(report.warnings) == 1
-    assert message in str(report)
+    assert [str(warning.message) for warning in caught] == list(report.warnings)
+    assert len(report.warnings) == len(messages)
+    for message, warning in zip(messages, report.warnings, strict=True):
+        assert message in warning
+        assert f"  warning: {warning}" in str(report)
 
 
-@pytest.mark.parametrize("env", [Walk(), MatchSign(), MatchSign(2), MatchSign(continuous=True)])
+class Caches(Walk):
+    """Keeps an attribute from its first use, and names its mask as agents know it."""
+
+    observation_space = None
+
+    @functools.cached_property
+    def table(self):
+        return np.arange(3)
+
+    def seen(self, position):
+        assert self.table is not None
+        return {"observation": position[None], "action_mask": jnp.ones(2, bool)}
+
+
+@pytest.mark.parametrize("env", [Caches(), MatchSign(2, continuous=True)])
 def test_finds_nothing_wrong_with_an_environment_that_is_right(env):
     report = check(env)
     assert not report.warnings
@@ -75,17 +93,11 @@ def test_finds_nothing_wrong_with_an_environment_that_is_right(env):
     assert report.returns.shape[1:] == (() if report.n_actors is None else (report.n_actors,))
 
 
-@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "FourRooms-misc"])
-def test_checks_environments_of_gymnax(name):
-    env, params = gymnax.make(name)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+def test_names_a_dtype_of_gymnax_that_is_declared_otherwise():
+    env, params = gymnax.make("FourRooms-misc")
+    with pytest.warns(UserWarning, match="observation_space has dtype float32"):
         report = check(env, params)
-    assert report.name == env.name
-    doubts = [str(warning.message) for warning in caught]
-    assert list(report.warnings) == doubts
-    assert all("observation_space has dtype float32" in doubt for doubt in doubts)
-    assert len(doubts) == (name == "FourRooms-misc")
+    assert (report.name, len(report.warnings)) == (env.name, 1)
 
 
 def test_reports_random_play():
@@ -96,14 +108,12 @@ def test_reports_random_play():
     assert shown.startswith("KnownValues:\n  actors: 1\n  observation_space: None\n")
     assert "  steps of random play: 320\n" in shown
     assert re.search(r"\n  lengths: 1\.\d+ \(from 1 to 2\)\n  returns: ", shown)
-    assert "episodes: 0" in str(check(Endless()))
+    assert str(report._replace(lengths=report.lengths[:0])).endswith("episodes: 0")
 
 
-@pytest.mark.slow
 def test_checks_while_numbers_may_have_64_bits():
     with jax.enable_x64(True):
         check(MatchSign(continuous=True))
-        check(*gymnax.make("CartPole-v1"))
 
 
 def test_tells_all_mistakes_in_shapes_at_once():
@@ -126,29 +136,27 @@ def test_tells_all_mistakes_in_shapes_at_once():
     refused(with_step(reward=lambda step: step.reward + 1j), "reward must be a real number")
 
 
-@pytest.mark.parametrize("obs", [{}, np.zeros(0), {"place": np.zeros(2), "none": np.zeros((2, 0))}])
-def test_refuses_observations_in_which_there_is_nothing(obs):
+def test_refuses_observations_in_which_there_is_nothing():
     class Blind(Walk):
         observation_space = None
 
-        def reset(self, key):
-            return jax.tree.map(jnp.asarray, obs), super().reset(key)[1]
+        def seen(self, position):
+            return {"place": jnp.zeros(2), "none": jnp.zeros((2, 0))}
 
-        def step(self, *args):
-            return super().step(*args)._replace(obs=jax.tree.map(jnp.asarray, obs))
-
-    shapes = jax.tree.map(np.shape, obs)
-    refused(
-        Blind(), "Blind.reset returns an observation with nothing in it, or", f"shapes {shapes}: "
-    )
+    refused(Blind(), "Blind.reset returns an observation with nothing in it, or", "(2, 0)}: ")
 
 
-def test_refuses_a_reset_without_a_state():
+def test_refuses_a_reset_without_a_state_and_a_space_to_draw_nothing_from():
     class Short(Walk):
         def reset(self, key):
             return jnp.zeros(1)
 
+    class Undeclared(Walk):
+        action_space = None
+
     refused(Short(), "Short.reset must return two values (obs, state), got")
+    refused(Undeclared(), "There is no action_space to draw actions from")
+    check(Undeclared(), sample_action=lambda key: jax.random.randint(key, (), 0, 2))
 
 
 class Counts(Walk):
@@ -181,128 +189,81 @@ def test_refuses_steps_that_write_to_the_environment(env):
     refused(env, f"A reset or a step writes to {type(env).__name__}.count")
 
 
-def test_accepts_attributes_that_are_cached_at_first_use():
-    class Caches(Walk):
-        @functools.cached_property
-        def table(self):
-            return np.arange(3)
-
-        def step(self, key, state, action):
-            assert self.table is not None
-            return super().step(key, state, action)
-
-    check(Caches())
-
-
-def test_refuses_randomness_from_elsewhere():
+def test_refuses_foreign_randomness_and_numbers_that_are_not_finite():
     drawn = random.Random(0)
-    refused(
-        with_step(reward=lambda step: step.reward + drawn.random()),
-        "gives different outcomes for the same key",
-    )
 
-
-def test_refuses_numbers_that_are_not_finite_and_names_the_step():
     class Bursts(Probe):
         n_steps = 5
 
+        def reset_env(self, key, params):
+            obs, state = super().reset_env(key, params)
+            return obs + jnp.nan, state
+
         def reward(self, state, action):
-            return jnp.where(state.time == 2, jnp.nan, 1.0)
+            return jnp.where(state.time == 2, jnp.nan, drawn.random())
 
         def observe(self, state):
             return jnp.where(state.time == 4, jnp.inf, super().observe(state))
 
     refused(
         Bursts(),
+        "gives different outcomes for the same key",
+        "Bursts.reset_env returns an observation with NaN or infinity",
         "Bursts.step_env returns a reward with NaN or infinity under random actions, at the earliest in "
         "step 3 ",
         "an observation with NaN or infinity under random actions, at the earliest in step 4 ",
     )
 
-    class Nowhere(Walk):
-        def reset(self, key):
-            obs, state = super().reset(key)
-            return obs + jnp.nan, state
 
-    refused(Nowhere(), "Nowhere.reset returns an observation with NaN or infinity")
-
-
-def test_doubts_that_no_key_matters():
-    @dataclasses.dataclass(frozen=True)
-    class Fixed(Walk):
-        noise: float = float(np.random.default_rng(0).normal())
-
-        def reset(self, key):
-            return super().reset(jax.random.key(0))
-
-        def step(self, key, state, action):
-            step = super().step(key, state, action)
-            return step._replace(reward=step.reward + self.noise, terminated=step.state > 5.0)
-
-    doubted(Fixed(), "does the same whatever the random keys of reset and step are")
-
-
-def test_doubts_a_time_limit_that_terminates():
-    class Timed(MatchSign):
+def test_doubts_that_no_key_matters_and_a_time_limit_that_terminates():
+    class Fixed(MatchSign):
         n_steps = 5
+        noise = float(np.random.default_rng(0).normal())
 
-    doubted(Timed(), "episodes of Timed terminated after exactly 5 steps")
+        def reset_env(self, key, params):
+            return super().reset_env(jax.random.key(0), params)
+
+        def reward(self, state, action):
+            return super().reward(state, action) + self.noise
+
+    doubted(
+        Fixed(),
+        "does the same whatever the random keys of reset_env and step_env are",
+        "episodes of Fixed terminated after exactly 5 steps",
+    )
 
 
 def test_doubts_dtypes_and_bounds():
     class Wide(Walk):
-        observation_space = Box(-100, 100, (1,), jnp.float16)
+        observation_space = Box(0.0, 0.5, (1,), jnp.float16)
 
-    doubted(Wide(), "observation_space has dtype float16, but reset returns dtype float32")
-    doubted(
-        with_step(terminated=lambda step: step.terminated.astype(int)),
-        "Faulty.step: terminated has dtype int32, and all but 0 counts as true",
-    )
-
-    class Narrow(Walk):
-        observation_space = Box(0.0, 0.5, (1,))
-
-    doubted(Narrow(), "Narrow gives observations outside of the bounds of its observation_space")
-
-    class Counting(Walk):
-        observation_space = Discrete(2)
-
-        def reset(self, key):
-            return jnp.full((), 2), super().reset(key)[1]
-
-        def step(self, key, state, action):
-            return super().step(key, state, action)._replace(obs=jnp.full((), 2))
+        def step(self, *args):
+            step = super().step(*args)
+            return step._replace(terminated=step.terminated.astype(int))
 
     doubted(
-        Counting(), "Counting gives observations outside of the bounds of its observation_space"
+        Wide(),
+        "observation_space has dtype float16, but reset returns dtype float32",
+        "Wide.step: terminated has dtype int32, and all but 0 counts as true",
+        "Wide gives observations outside of the bounds of its observation_space",
     )
 
 
-def test_doubts_masks_that_are_called_something_else():
+def test_doubts_kinds_that_there_are_not_and_masks_that_are_called_something_else():
     class Masked(Walk):
-        observation_space = None
+        observation_space = spaces.Dict({"kind": Discrete(2)})
 
-        def seen(self, obs):
-            return {"at": obs, "legal_actions": jnp.ones(2, bool)}
+        def seen(self, position):
+            return {"kind": jnp.full((), 2), "legal_actions": jnp.ones(2, bool)}
 
-        def reset(self, key):
-            obs, state = super().reset(key)
-            return self.seen(obs), state
-
-        def step(self, key, state, action):
-            step = super().step(key, state, action)
-            return step._replace(obs=self.seen(step.obs))
-
-    doubted(Masked(), "the entry 'legal_actions' of observations has a flag for each of the 2 act")
-
-    class Named(Masked):
-        def seen(self, obs):
-            return {"observation": obs, "action_mask": jnp.ones(2, bool)}
-
-    assert not check(Named()).warnings
+    doubted(
+        Masked(),
+        "the entry 'legal_actions' of observations has a flag for each of the 2 act",
+        "Masked gives observations outside of the bounds of its observation_space",
+    )
 
 
-def test_draws_actions_from_any_space_or_as_it_is_told():
+def test_draws_actions_from_any_space():
     class Takes(Walk):
         observation_space = spaces.Dict({"at": Box(-100.0, 100.0, (1,))})
         action_space = spaces.Dict(
@@ -313,20 +274,13 @@ def test_draws_actions_from_any_space_or_as_it_is_told():
             }
         )
 
-        def reset(self, key):
-            obs, state = super().reset(key)
-            return {"at": obs}, state
+        def seen(self, position):
+            return {"at": position[None]}
 
         def step(self, key, state, action):
             step = super().step(key, state, action["go"])
             right = (action["far"] >= -1.0).all() & (action["at"][0] >= 2.0)
-            obs = jnp.where(right & (action["at"][0] <= 3.0), step.obs, jnp.nan)
+            obs = jnp.where(right & (action["at"][0] <= 3.0), step.obs["at"], jnp.nan)
             return step._replace(obs={"at": obs})
 
     check(Takes())
-
-    class Undeclared(Walk):
-        action_space = None
-
-    refused(Undeclared(), "There is no action_space to draw actions from")
-    check(Undeclared(), sample_action=lambda key: jax.random.randint(key, (), 0, 2))

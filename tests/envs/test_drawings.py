@@ -10,8 +10,7 @@ from probes import Probe
 
 from jaxagents import Environment
 from jaxagents.envs import as_environment
-from jaxagents.envs.drawings import draw_grid
-from jaxagents.envs.films import draw_states
+from jaxagents.envs.drawings import draw_grid, draw_states
 
 KEY = jax.random.key(0)
 
@@ -34,7 +33,6 @@ POLE = "#D55E00"
     ("name", "field", "values", "shape"),
     [
         ("CartPole-v1", "theta", (-0.5, 0.5), (160, 384, 3)),
-        ("CartPole-v1", "x", (-1.0, 1.0), (160, 384, 3)),
         ("Pendulum-v1", "theta", (0.5, -0.5), (256, 256, 3)),  # counted as angles are
         ("Acrobot-v1", "joint_angle1", (-0.5, 0.5), (256, 256, 3)),
         ("MountainCar-v0", "position", (-0.7, 0.4), (256, 384, 3)),
@@ -58,9 +56,8 @@ def test_upright_is_up():
     assert centre_of(at_rest, POLE)[0] > 128
 
 
-@pytest.mark.parametrize("game", ["Breakout", "SpaceInvaders"])
-def test_draws_games_of_minatar(game):
-    env, state = made(f"{game}-MinAtar")
+def test_draws_games_of_minatar():
+    env, state = made("Breakout-MinAtar")
     moved = env.render(state.replace(pos=np.int32(7)))
     assert moved.shape == env.render(state).shape == (240, 240, 3)
     np.testing.assert_array_equal(moved[9 * 24 + 12, 7 * 24 + 12], (86, 180, 233))
@@ -88,14 +85,11 @@ def test_draws_with_the_renderers_of_gymnax():
 
 
 def test_draws_what_wrappers_hold():
-    env, params = gymnax.make("CartPole-v1")
-    wrapped = LogWrapper(env)
-    _, state = wrapped.reset(KEY, params)
-    drawn = as_environment(wrapped, params)
-    np.testing.assert_array_equal(
-        drawn.render(state), as_environment(env, params).render(state.env_state)
-    )
-    assert drawn.render_fps == 50
+    env, _ = made("CartPole-v1")
+    wrapped = as_environment(LogWrapper(env.env), env.params)
+    _, inside = wrapped.env.reset(KEY, env.params)
+    np.testing.assert_array_equal(wrapped.render(inside), env.render(inside.env_state))
+    assert wrapped.render_fps == 50
 
 
 class Drawn(Probe):
@@ -116,7 +110,7 @@ def test_draws_by_its_own_method():
 
 class Plain(Environment):
     def reset(self, key):
-        return np.zeros(1), np.zeros(())
+        raise AssertionError
 
     def step(self, key, state, action):
         raise AssertionError

@@ -19,6 +19,7 @@ import threading
 import time
 import traceback
 from pathlib import Path
+from typing import Any, NamedTuple
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -40,52 +41,38 @@ TOUCHES = 200
 """A life that is killed as it touches a file is killed at one of so many touches."""
 SECONDS = 0.6
 """A life that is killed after a time is killed within so long of its first touch of a file."""
-SETTINGS = {"restore_agent": True, "keep_checkpoints": 1}
 CHANGES = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "shutil.rmtree"}
 
 
-class Agent:
-    """Trainings of an agent."""
+class Subject(NamedTuple):
+    """Runs of an agent, or sweeps of it."""
 
-    env = MatchSign()
-
-    def __init__(self, name):
-        self.case = CASES[name]
-
-    def records(self, folder):
-        """The folder of the checkpoints."""
-        return folder
-
-    def train(self, folder, n_steps):
-        """Goes on until so many updates were made, or begins."""
-        fields = {"checkpoint_dir": folder, **SETTINGS, "eval_frequency": 20}
-        agent = self.case.agent(self.env, None, self.case.config(n_steps=n_steps, **fields))
-        return agent.resume(jax.random.key(0), self.case.hyperparams(), progress=False)
-
-
-class Sweep(Agent):
-    """Sweeps of an agent."""
+    name: str
+    env: Any = MatchSign()
+    sweeps: bool = False
 
     def records(self, folder):
         """The folder of the checkpoints."""
-        return folder / SWEEP
+        return folder / SWEEP if self.sweeps else folder
 
     def train(self, folder, n_steps):
         """Goes on until so many updates were made, or begins."""
-        fields = {"checkpoint_dir": folder, **SETTINGS, "eval_frequency": 20}
-        agent = self.case.make(MatchSign, **fields)
-        hyperparams = self.case.hyperparams(gamma=jnp.array([0.5, 0.9]))
-        keys = jax.random.split(jax.random.key(0), 2)
-        return agent.sweep(keys, hyperparams, n_steps=n_steps, progress=False)
+        case, key = CASES[self.name], jax.random.key(0)
+        fields = {"restore_agent": True, "keep_checkpoints": 1, "eval_frequency": 20}
+        config = case.config(n_steps=n_steps, checkpoint_dir=folder, **fields)
+        agent = case.agent(self.env, None, config)
+        if not self.sweeps:
+            return agent.resume(key, case.hyperparams(), progress=False)
+        sets = case.hyperparams(gamma=jnp.array([0.5, 0.9]))
+        return agent.sweep(jax.random.split(key, 2), sets, progress=False)
 
 
-class Host(Agent):
-    """Trainings with a replay buffer in a Gymnasium environment."""
-
-    env = Walks(Walk)
-
-
-SUBJECTS = {"PPO": Agent("PPO"), "DQN": Agent("DQN"), "sweep": Sweep("PPO"), "host": Host("DQN")}
+SUBJECTS = {
+    "PPO": Subject("PPO"),
+    "DQN": Subject("DQN"),
+    "sweep": Subject("PPO", sweeps=True),
+    "host": Subject("DQN", Walks(Walk)),
+}
 
 
 def die(*_):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from jaxagents.data import Dataset
 from jaxagents.host import (
     concatenate_trajectories,
     evaluate,
@@ -18,6 +17,7 @@ from jaxagents.host import (
 )
 
 UNLIMITED = 1000
+BOX = spaces.Box(-1.0, 1.0, (2,), np.float32)
 
 
 class Countdown(gymnasium.Env):
@@ -26,14 +26,13 @@ class Countdown(gymnasium.Env):
     It writes every observation into the same array.
     """
 
-    def __init__(self, action_space, limit=UNLIMITED):
-        self.action_space = action_space
-        self.observation_space = spaces.Dict(
-            {"left": spaces.Box(0, 5, (1,), np.float32), "time": spaces.Discrete(10)}
-        )
-        self.limit = limit
-        self.actions = []
-        self.starts = []
+    observation_space = spaces.Dict(
+        {"left": spaces.Box(0, 5, (1,), np.float32), "time": spaces.Discrete(10)}
+    )
+
+    def __init__(self, action_space=BOX, limit=UNLIMITED):
+        self.action_space, self.limit = action_space, limit
+        self.actions, self.starts = [], []
         self.left = np.zeros(1, np.float32)
 
     def reset(self, *, seed=None, options=None):
@@ -52,15 +51,12 @@ class Countdown(gymnasium.Env):
         return observation, reward, bool(self.left[0] == 0), self.time == self.limit, {}
 
 
-BOX = spaces.Box(-1.0, 1.0, (2,), np.float32)
-
-
 def half(observation):
     return np.full(2, 0.5)
 
 
 def test_metrics_of_whole_episodes():
-    env = Countdown(BOX)
+    env = Countdown()
     metrics = evaluate(half, env, 20)
     lengths = np.array(env.starts)
     assert set(metrics) == {"returns", "lengths", "final_rewards", "terminated", "truncated"}
@@ -74,46 +70,28 @@ def test_metrics_of_whole_episodes():
     assert len(set(env.starts)) == 4
 
 
-def test_returns_of_rewards_that_are_not_finite_are_no_number():
-    env = gymnasium.wrappers.TransformReward(Countdown(BOX), lambda reward: np.inf)
-    metrics = evaluate(half, env, 2)
+@pytest.mark.parametrize("wrapper", ["TransformReward", "TransformObservation"])
+def test_returns_of_numbers_that_are_not_finite_are_no_number(wrapper):
+    env, space = Countdown(), (None,) if wrapper == "TransformObservation" else ()
+    wrap = getattr(gymnasium.wrappers, wrapper)
+    metrics = evaluate(half, wrap(env, lambda x: np.inf, *space), 2)
     assert np.isnan(metrics["returns"]).all()
-    np.testing.assert_array_equal(metrics["final_rewards"], np.inf)
-
-
-def test_tells_truncated_from_terminated():
-    env = Countdown(BOX, limit=3)
-    metrics = evaluate(half, env, 20)
-    starts = np.array(env.starts)
-    np.testing.assert_array_equal(metrics["lengths"], np.minimum(starts, 3))
-    np.testing.assert_array_equal(metrics["truncated"], starts >= 3)
-    np.testing.assert_array_equal(metrics["terminated"], starts <= 3)
+    expected = env.starts if space else np.inf
+    np.testing.assert_array_equal(metrics["final_rewards"], expected)
 
 
 def test_the_seed_decides_the_episodes():
     def starts(n_episodes, seed):
-        env = Countdown(BOX)
+        env = Countdown()
         evaluate(half, env, n_episodes, seed=seed)
         return env.starts
 
     assert starts(12, seed=1) == starts(12, seed=1)
-    assert starts(5, seed=1) == starts(12, seed=1)[:5]
+    assert starts(5, seed=jnp.int32(1)) == starts(12, seed=1)[:5]
     assert starts(12, seed=1) != starts(12, seed=2)
     assert starts(12, seed=0)[1:] != starts(12, seed=1)[:-1]
     with pytest.raises(ValueError, match="non-negative"):
         starts(1, seed=-1)
-    assert starts(5, seed=jnp.int32(1)) == starts(5, seed=1)
-
-
-def test_plays_environments_of_gymnasium():
-    env = gymnasium.make("Pendulum-v1", max_episode_steps=20)
-    env = gymnasium.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))
-    policy = jax.jit(lambda observation: jnp.tanh(observation[:1]))
-    metrics = evaluate(policy, env, 3)
-    np.testing.assert_array_equal(metrics["lengths"], 20)
-    assert metrics["truncated"].all()
-    assert (metrics["returns"] < 0).all()
-    np.testing.assert_array_equal(metrics["returns"], evaluate(policy, env, 3)["returns"])
 
 
 @pytest.mark.parametrize(
@@ -121,7 +99,6 @@ def test_plays_environments_of_gymnasium():
     [
         (BOX, jnp.array([0.25, 1.0]), np.float32, [0.25, 1.0]),
         (BOX, [1, -1], np.float32, [1.0, -1.0]),
-        (BOX, jnp.zeros(2, jnp.bfloat16), np.float32, [0.0, 0.0]),
         (BOX, np.array([9.0, 9.0]), np.float32, [9.0, 9.0]),
         (spaces.Discrete(4), jnp.int32(3), int, 3),
         (spaces.Discrete(4), 3, int, 3),
@@ -136,13 +113,6 @@ def test_actions_are_as_the_environment_takes_them(space, output, kind, value):
     np.testing.assert_array_equal(action, value)
 
 
-def test_actions_of_composite_spaces_pass_through():
-    env = Countdown(spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)]))
-    evaluate(lambda observation: (jnp.int32(1), 0), env, 1)
-    assert env.actions[0] == (1, 0)
-    assert isinstance(env.actions[0][0], np.ndarray | np.generic)
-
-
 @pytest.mark.parametrize(
     ("space", "output", "found"),
     [
@@ -150,7 +120,6 @@ def test_actions_of_composite_spaces_pass_through():
         (BOX, 0.0, r"shape \(\) and dtype float64"),
         (BOX, np.zeros(2, complex), r"shape \(2,\) and dtype complex128"),
         (spaces.Discrete(4), np.float32(1.0), r"shape \(\) and dtype float32"),
-        (spaces.Discrete(4), jnp.array([1]), r"shape \(1,\) and dtype int32"),
     ],
 )
 def test_refuses_actions_that_do_not_fit(space, output, found):
@@ -163,88 +132,71 @@ def test_refuses_what_is_no_single_environment():
     for env, name in ((vector, "CartPoleVectorEnv"), ("CartPole-v1", "str")):
         with pytest.raises(TypeError, match=f"env must be a single Gymnasium .*got {name}"):
             evaluate(half, env)
-    vector.close()
     with pytest.raises(ValueError, match="n_episodes must be a positive integer, got 0"):
-        evaluate(half, Countdown(BOX), 0)
+        evaluate(half, Countdown(), 0)
 
 
-def test_trajectories_hold_every_step():
-    env = Countdown(BOX, limit=4)
+def test_trajectories_hold_every_step_and_make_a_dataset():
+    env = Countdown(limit=4)
     metrics, trajectories = evaluate_with_trajectories(half, env, 10)
-    again = evaluate(half, Countdown(BOX, limit=4), 10)
-    assert set(metrics) == set(again)
-    for name in again:
-        np.testing.assert_array_equal(metrics[name], again[name])
-    assert {True, False} == set(metrics["terminated"].tolist())
-    for i, (trajectory, start) in enumerate(zip(trajectories, env.starts, strict=True)):
-        length = min(start, 4)
-        time = np.arange(length)
+    for name, values in evaluate(half, Countdown(limit=4), 10).items():
+        np.testing.assert_array_equal(metrics[name], values)
+    starts = np.array(env.starts)
+    np.testing.assert_array_equal(metrics["lengths"], np.minimum(starts, 4))
+    np.testing.assert_array_equal(metrics["truncated"], starts >= 4)
+    np.testing.assert_array_equal(metrics["terminated"], starts <= 4)
+    for trajectory, start in zip(trajectories, starts, strict=True):
+        time = np.arange(min(start, 4))
         observations, successors = trajectory["observations"], trajectory["next_observations"]
         np.testing.assert_array_equal(observations["left"][:, 0], start - time)
         np.testing.assert_array_equal(observations["time"], time)
         np.testing.assert_array_equal(successors["left"][:, 0], start - time - 1)
         np.testing.assert_array_equal(successors["time"], time + 1)
-        np.testing.assert_array_equal(trajectory["actions"], np.full((length, 2), 0.5))
+        np.testing.assert_array_equal(trajectory["actions"], np.full((len(time), 2), 0.5))
         np.testing.assert_array_equal(trajectory["rewards"], time + 1)
-        np.testing.assert_array_equal(trajectory["masks"][:-1], 1.0)
-        assert trajectory["masks"][-1] == 1.0 - metrics["terminated"][i]
-        np.testing.assert_array_equal(trajectory["ends"], time == length - 1)
-        assert trajectory["rewards"].dtype == trajectory["masks"].dtype == np.float32
-        assert trajectory["actions"].dtype == np.float32
-        assert trajectory["ends"].dtype == bool
-
-
-def test_trajectories_make_a_dataset():
-    metrics, trajectories = evaluate_with_trajectories(half, Countdown(BOX), 6)
+        np.testing.assert_array_equal(trajectory["masks"], time + 1 != start)
+        np.testing.assert_array_equal(trajectory["ends"], time == len(time) - 1)
+        names = "actions", "rewards", "masks", "ends"
+        types = [trajectory[name].dtype for name in names]
+        assert types == [np.float32, np.float32, np.float32, bool]
     dataset = concatenate_trajectories(trajectories, seed=3)
-    assert isinstance(dataset, Dataset)
-    assert len(dataset) == metrics["lengths"].sum()
-    np.testing.assert_array_equal(np.flatnonzero(dataset["ends"]) + 1, metrics["lengths"].cumsum())
-    np.testing.assert_array_equal(
-        dataset["observations"]["left"],
-        np.concatenate([trajectory["observations"]["left"] for trajectory in trajectories]),
-    )
-    np.testing.assert_array_equal(
-        dataset.sample(5)["rewards"], Dataset({**dataset}, seed=3).sample(5)["rewards"]
-    )
-    whole_episodes = dataset.n_step(UNLIMITED, 1.0)
-    firsts = np.r_[0, metrics["lengths"].cumsum()[:-1]]
-    np.testing.assert_allclose(whole_episodes["rewards"][firsts], metrics["returns"])
+    ends = metrics["lengths"].cumsum()
+    np.testing.assert_array_equal(np.flatnonzero(dataset["ends"]) + 1, ends)
+    assert len(dataset) == ends[-1]
+    expected = np.concatenate([trajectory["observations"]["left"] for trajectory in trajectories])
+    np.testing.assert_array_equal(dataset["observations"]["left"], expected)
+    again = concatenate_trajectories(trajectories, seed=3)
+    np.testing.assert_array_equal(dataset.sample(5)["rewards"], again.sample(5)["rewards"])
     with pytest.raises(ValueError, match="There are no trajectories"):
         concatenate_trajectories([])
 
 
-def sample(observation, *, seed, scale=1.0):
-    return scale * jax.random.uniform(seed, (2,))
-
-
-def test_refuses_trajectories_with_tuples():
-    space = spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)])
-    step = {"observations": {"pair": (np.zeros(3), np.zeros(3))}, "actions": np.zeros(3)}
-    with pytest.raises(TypeError, match=r"'observations/pair' must be an array.*no Tuple space"):
-        concatenate_trajectories([step])
-    env = Countdown(space)
-    _, trajectories = evaluate_with_trajectories(lambda observation: (1, 0), env, 1)
-    with pytest.raises(TypeError, match="'actions' must be an array"):
+def test_actions_of_tuples_pass_through_and_make_no_dataset():
+    env = Countdown(spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)]))
+    _, trajectories = evaluate_with_trajectories(lambda observation: (jnp.int32(1), 0), env, 1)
+    assert env.actions[0] == (1, 0)
+    assert isinstance(env.actions[0][0], np.ndarray | np.generic)
+    with pytest.raises(TypeError, match=r"'actions' must be an array.*no Tuple space"):
         concatenate_trajectories(trajectories)
+    step = {"observations": {"pair": (np.zeros(3), np.zeros(3))}, "actions": np.zeros(3)}
+    with pytest.raises(TypeError, match="'observations/pair' must be an array"):
+        concatenate_trajectories([step])
 
 
 def test_a_fresh_key_at_each_call():
+    def sample(observation, *, seed, scale=1.0):
+        return scale * jax.random.uniform(seed, (2,))
+
     policy = supply_rng(sample)
     first, second = policy(None), policy(None)
     assert (first != second).all()
     again = supply_rng(sample, jax.random.key(0))
     np.testing.assert_array_equal(again(None), first)
     np.testing.assert_array_equal(again(None, scale=2.0), 2.0 * second)
-    other = supply_rng(sample, jax.random.PRNGKey(1))(None)
-    assert (other != first).all()
+    assert (supply_rng(sample, jax.random.PRNGKey(1))(None) != first).all()
     np.testing.assert_array_equal(supply_rng(sample, 0)(None), first)
     with pytest.raises(TypeError, match="Expected a random key"):
         supply_rng(sample, 0.5)
-
-
-def test_evaluates_a_policy_that_draws():
     policy = functools.partial(sample, scale=0.5)
-    runs = [evaluate(supply_rng(policy), Countdown(BOX), 5)["returns"] for _ in range(2)]
+    runs = [evaluate(supply_rng(policy), Countdown(), 5)["returns"] for _ in range(2)]
     np.testing.assert_array_equal(*runs)
-    assert (runs[0] != evaluate(half, Countdown(BOX), 5)["returns"]).all()

@@ -7,12 +7,11 @@ import pytest
 import trees
 from flax import linen as nn
 
-from jaxagents.core.remembered import Remembered, Steps, Successors
+from jaxagents.core.observed import Remembered, Steps, Successors
 from jaxagents.learners.memory import FromMemory, initial_carry, step, unroll
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import (
     CategoricalActor,
-    CriticView,
     DiscreteCritic,
     Masked,
     NetworkWrapper,
@@ -45,9 +44,7 @@ class Doubled(NetworkWrapper):
 
 
 WRAPPERS = {
-    "nothing": ObservationOnly,
     "mask": Masked,
-    "view": CriticView,
     "own": lambda network: ObservationOnly(Doubled(network)),
     "statistics": lambda network: Normalised(ObservationOnly(network)),
     "actors": lambda network: ObservationOnly(PerActor(network, 2, own_observations=False)),
@@ -101,9 +98,8 @@ def test_what_remembers_nothing_costs_nothing(wrap):
     trees.assert_equal(outputs, unroll(state, (), OBS, FIRST)[1])
 
 
-@pytest.mark.parametrize("network", [REMEMBERING, CategoricalActor(2, features=(4,))])
-def test_parameters_may_be_given(network):
-    state = state_of(ObservationOnly(network))
+def test_parameters_may_be_given():
+    state = state_of(ObservationOnly(REMEMBERING))
     zeros = jax.tree.map(jnp.zeros_like, state.params)
     carry = initial_carry(state.model_def)
     _, output = step(state, carry, at(OBS, 0), params=zeros)

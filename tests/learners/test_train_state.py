@@ -163,25 +163,28 @@ def test_devices_together_take_the_step_of_one():
     jax.tree.map(close, params, first.params)
 
 
-@pytest.mark.parametrize("tau", [0.0, 0.25, 1.0])
-def test_a_target_follows(tau):
+def test_a_target_follows_in_its_types_with_the_further_variables():
+    update = jax.jit(target_update)
     state, target = (TrainState.create(nn.Dense(1), params) for params in (PARAMS, GRADS))
-    moved = jax.jit(target_update)(state, target, tau)
-    np.testing.assert_allclose(moved.params["w"], tau * PARAMS["w"] + (1.0 - tau) * GRADS["w"])
-    np.testing.assert_array_equal(moved.step, 0)
+    for tau in (0.25, 1.0):
+        moved = update(state, target, tau)
+        np.testing.assert_allclose(moved.params["w"], tau * PARAMS["w"] + (1.0 - tau) * GRADS["w"])
+        np.testing.assert_array_equal(moved.step, 0)
+    variables = {"params": jax.tree.map(lambda x: x.astype(jnp.bfloat16), PARAMS)}
+    target = TrainState.from_variables(nn.Dense(1), {**variables, "stats": jnp.zeros(2)})
+    state = TrainState.from_variables(nn.Dense(1), {**variables, "stats": jnp.ones(2)})
+    moved = update(state, target, jnp.float32(0.5))
+    assert moved.params["w"].dtype == jnp.bfloat16
+    np.testing.assert_array_equal(moved.extra_variables["stats"], 1.0)
 
 
-@pytest.mark.parametrize("has_aux", [False, True])
-def test_optimizers_are_told_the_loss(has_aux):
+def test_optimizers_are_told_the_loss():
     tx = optax.chain(optax.sgd(0.1), optax.contrib.reduce_on_plateau(factor=0.5, patience=1))
     state = TrainState.create(nn.Dense(1), PARAMS, tx)
 
-    def loss_fn(params):
-        loss = 3.0 + 0.0 * params["w"].sum()
-        return (loss, {}) if has_aux else loss
-
     for _ in range(3):
-        state, _ = state.apply_loss_fn(loss_fn=loss_fn, has_aux=has_aux)
+        loss_fn = lambda params: (3.0 + 0.0 * params["w"].sum(), {})  # noqa: E731
+        state, _ = state.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
     assert state.opt_state[1].best_value == 3.0
     assert state.opt_state[1].scale == 0.25
     assert state.apply_gradients(grads=GRADS, value=2.0).opt_state[1].best_value == 2.0
@@ -196,22 +199,12 @@ def test_the_loss_reaches_an_optimizer_within_several_steps():
     assert state.opt_state.inner_opt_state[1].best_value == 2.0
 
 
-def test_a_target_keeps_its_types_and_takes_over_further_variables():
-    variables = {"params": jax.tree.map(lambda x: x.astype(jnp.bfloat16), PARAMS)}
-    target = TrainState.from_variables(nn.Dense(1), {**variables, "stats": jnp.zeros(2)})
-    state = TrainState.from_variables(nn.Dense(1), {**variables, "stats": jnp.ones(2)})
-    moved = jax.jit(target_update)(state, target, jnp.float32(0.5))
-    assert moved.params["w"].dtype == jnp.bfloat16
-    np.testing.assert_array_equal(moved.extra_variables["stats"], 1.0)
-
-
 def test_parameters_are_no_further_variables():
     with pytest.raises(ValueError, match="a collection 'params'"):
         TrainState.create(nn.Dense(1), PARAMS, extra_variables={"params": PARAMS})
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_states_of_the_same_parameters_can_be_donated_together(compiled):
+def test_states_of_the_same_parameters_can_be_donated_together():
     keeps_params = optax.GradientTransformation(lambda params: params, lambda g, s, _: (g, s))
 
     def create(params):
@@ -222,7 +215,7 @@ def test_states_of_the_same_parameters_can_be_donated_together(compiled):
         return [state.apply_gradients(grads=GRADS) for state in states]
 
     params = jax.tree.map(jnp.copy, PARAMS)
-    states = (jax.jit(create) if compiled else create)(params)
+    states = jax.jit(create)(params)
     moved = jax.jit(take_steps, donate_argnums=0)(states)
     assert all(state.params["w"].is_deleted() for state in states)
     np.testing.assert_array_equal(params["w"], PARAMS["w"])
@@ -313,6 +306,7 @@ def test_states_in_other_pytrees_and_of_subclasses_can_be_duplicated(duplicate):
     assert other.activation is scaled.activation
 
 
+@pytest.mark.slow  # it starts a process
 def test_another_process_goes_on_with_the_same_numbers(tmp_path):
     state = trained()
     path = tmp_path / "state.pickle"

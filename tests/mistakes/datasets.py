@@ -18,6 +18,18 @@ def cql_agent(**others):
     return CQL(MatchSign(), None, config, dataset=Dataset(arrays(**others)))
 
 
+def sequences(**others):
+    """A dataset for an agent with a memory, in the order of time."""
+    numbers = np.arange(33, dtype=np.float32).repeat(2).reshape(33, 2) / 33
+    given = {"observations": numbers[:-1], "next_observations": numbers[1:], **others}
+    return Dataset(arrays(masks=np.ones(32, np.float32), ends=np.zeros(32, bool), **given))
+
+
+def make_with_memory(dataset):
+    fields = {"minibatch_size": 8, "sequence_length": 4, "features": (4,), "memory": "gru"}
+    return CQL(MatchSign(), None, cql.AgentConfig(n_steps=2, **fields), dataset=dataset)
+
+
 @mistake(ValueError, r"'x' is no array: ")
 def ragged_lists():
     """Lists of different lengths for an array."""
@@ -138,10 +150,20 @@ def dataset_without_rewards():
 @mistake(ValueError, r"CQL has a memory, .* give the dataset without n_step, or an agent without")
 def several_steps_for_a_memory():
     """A dataset of returns over several steps for an agent with a memory."""
-    dataset = Dataset(arrays(ends=np.ones(32, bool))).n_step(2, 0.99)
-    sizes = {"minibatch_size": 8, "sequence_length": 4, "features": (4,)}
-    config = cql.AgentConfig(n_steps=2, memory="gru", **sizes)
-    CQL(MatchSign(), None, config, dataset=dataset)
+    make_with_memory(sequences().n_step(2, 0.99))
+
+
+@mistake(ValueError, r"CQL has a memory, .*'next_observations' of row 0 are not .* whole episodes")
+def shuffled_rows_for_a_memory():
+    """A shuffled dataset for an agent with a memory."""
+    rows = np.random.default_rng(0).permutation(32)
+    make_with_memory(Dataset({key: x[rows] for key, x in sequences().items()}))
+
+
+@mistake(ValueError, r"n_step needs rows that follow .* take n_step before split and get_subset")
+def steps_of_a_split():
+    """Returns over several steps of a part of a dataset that was split at random."""
+    sequences().split(0.9)[0].n_step(2, 0.99)
 
 
 @mistake(ValueError, r"has no rows; it needs at least one")

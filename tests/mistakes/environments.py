@@ -58,7 +58,7 @@ def unknown_name():
     make_ppo("CartPole")
 
 
-@mistake(ValueError, r"There is no suite 'atari'.* those of brax, .* begin with the suite")
+@mistake(ValueError, r"There is no suite 'atari'.* names of brax, .* begin with the suite")
 def unknown_suite():
     """A name of a suite that there is not."""
     make_ppo("atari:Pong")
@@ -503,7 +503,7 @@ def empty_observations():
     make_dqn(Bare())
 
 
-@mistake(ValueError, r"Still\.action_space must be of vectors, .* nvec has one axis.*: flatten it")
+@mistake(ValueError, r"Still\.action_space must hold vectors, .* nvec has one axis.*: flatten it")
 def matrix_of_actions():
     """Several discrete actions along two axes."""
     make_ppo(Still(gymnasium_spaces.MultiDiscrete([[2, 3]])))

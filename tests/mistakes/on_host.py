@@ -59,7 +59,7 @@ def other_bounds_in_evaluations():
     make_ppo(Gymnasium(pendulum, eval_env=gymnasium.wrappers.RescaleAction(pendulum, -1, 1)))
 
 
-@mistake(ValueError, r"The vector has 3 environments, .*batch_size=4: set batch_size=3")
+@mistake(ValueError, r"The vector has 3 environments, .*n_envs=4: set n_envs=3")
 def vector_of_another_size():
     """A vector of more or fewer environments than the configuration has."""
     make_ppo(Gymnasium(SyncVectorEnv([Line] * 3), eval_env=Line))

@@ -28,7 +28,7 @@ def function_that_makes_no_parallel_environment():
     make(PettingZoo(lambda: 3))
 
 
-@mistake(ValueError, r"There are 3 environments, .*batch_size=4: set batch_size=3")
+@mistake(ValueError, r"There are 3 environments, .*n_envs=4: set n_envs=3")
 def as_many_environments_as_another_batch():
     """More or fewer environments than the configuration has."""
     make(PettingZoo([Relay() for _ in range(3)]))

@@ -13,10 +13,9 @@ from jaxtyping import Array, ArrayLike, Bool, Key, PyTree
 
 from jaxagents.core.config import check_known_fields
 from jaxagents.core.numbers import positive
-from jaxagents.envs.checks import check_flag, check_info
+from jaxagents.envs.checks import check_stateless, traced_reset
 from jaxagents.envs.drawings import drawing_of, frames_a_second
-from jaxagents.envs.environment import Environment, Step, Wording
-from jaxagents.envs.tracing import check_stateless, traced_reset
+from jaxagents.envs.environment import Environment, Step, Wording, check_flag, check_info
 
 _LIMIT = "max_steps_in_episode"
 _N_VALUES = 5
@@ -24,12 +23,12 @@ _N_VALUES = 5
 
 
 class Functional(Environment):
-    """An object with `reset_env` and `step_env`, and its parameters.
+    """An object with `reset_env` and `step_env`, such as an environment of gymnax, and its parameters.
 
     The fourth value of `step_env` says that the environment terminated. Where it reports
     `info["truncated"]`, a done step that it calls truncated has not terminated, unless
-    `info["terminated"]` says so. `params.max_steps_in_episode`, if there is such a parameter, is
-    its limit.
+    `info["terminated"]` says so. A step is truncated also where `is_truncated(state, params)` says so,
+    if there is such a method. `params.max_steps_in_episode`, if there is such a parameter, is its limit.
 
     Attributes:
         env: The object.
@@ -54,6 +53,7 @@ class Functional(Environment):
         self.max_steps = None if limit is None else positive(_LIMIT, limit)
         self.action_space = self._space("action_space")
         self.observation_space = self._space("observation_space")
+        self._tells_truncation = self._can_tell_truncation()
 
     def with_params(self, params: PyTree) -> "Functional":
         """The same object with other parameters, which may be traced; spaces and limit stay."""
@@ -100,36 +100,27 @@ class Functional(Environment):
         truncated = _flag(info.get("truncated", False), f'{what}: info["truncated"]')
         terminated = info.get("terminated", done & ~truncated)
         terminated = _flag(terminated, f'{what}: info["terminated"]')
+        if self._tells_truncation:
+            truncated |= jnp.asarray(self.env.is_truncated(state, self.params), bool)
         return Step(obs, state, reward, terminated, truncated, info)
 
     def action_mask(self, state: PyTree) -> PyTree:
         """The object's `action_mask(state, params)`, if it has one; see `Environment`."""
-        return self._optional("action_mask", state)
+        has_it = callable(getattr(self.env, "action_mask", None))
+        return self.env.action_mask(state, self.params) if has_it else None
 
     def critic_state(self, state: PyTree) -> PyTree:
         """The object's `critic_state(state, params)`, if it has one; see `Environment`."""
-        return self._optional("critic_state", state)
+        has_it = callable(getattr(self.env, "critic_state", None))
+        return self.env.critic_state(state, self.params) if has_it else None
 
     def actor_mask(self, state: PyTree) -> PyTree:
         """The object's `actor_mask(state, params)`, if it has one; see `Environment`."""
-        return self._optional("actor_mask", state)
-
-    def _optional(self, method: str, state: PyTree) -> PyTree:
-        function = getattr(self.env, method, None)
-        return function(state, self.params) if callable(function) else None
+        has_it = callable(getattr(self.env, "actor_mask", None))
+        return self.env.actor_mask(state, self.params) if has_it else None
 
     def render(self, state: PyTree) -> PyTree:
-        """Draws a state, by the object's `render(state, params)` or by a drawing of ours.
-
-        Args:
-            state: State.
-
-        Returns:
-            The picture, or whatever else the object returns.
-
-        Raises:
-            NotImplementedError: There is neither.
-        """
+        """Draws a state, by the object's `render(state, params)` or by a drawing of ours."""
         drawing = drawing_of(self.env)
         if drawing is None:
             raise NotImplementedError(self.why_it_cannot_draw)
@@ -165,55 +156,21 @@ class Functional(Environment):
             )
         return space(self.params)
 
-
-class Gymnax(Functional):
-    """An environment of gymnax, or any other with `is_truncated(state, params)`, and its parameters."""
-
-    def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
-        """Takes one step, truncated also where `is_truncated` says so; see `Functional`."""
-        step = super().step(key, state, action)
-        is_truncated = jnp.asarray(self.env.is_truncated(step.state, self.params), bool)
-        return step._replace(truncated=step.truncated | is_truncated)
-
-
-def of_functional(env: Any, params: PyTree = None) -> Functional:
-    """Makes an `Environment` of an object with `reset_env` and `step_env`.
-
-    Args:
-        env: The object.
-        params: Its parameters; `None` takes `env.default_params`, if there are any.
-
-    Returns:
-        The environment, which asks the object's `is_truncated` if that works with its states. The one of
-        gymnax's base class fails on states without a field `time`.
-
-    Raises:
-        TypeError: A method is missing.
-    """
-    functional = Functional(env, params)
-    if not hasattr(env, "is_truncated"):
-        return functional
-    params = functional.params
-    try:
-        _, state = traced_reset(functional)
-        check_stateless(functional)
-        jax.eval_shape(lambda state: env.is_truncated(state, params), state)
-    except (AttributeError, NotImplementedError):
-        return functional
-    return Gymnax(env, params)
+    def _can_tell_truncation(self) -> bool:
+        """Whether `is_truncated` works with its states: gymnax's own fails on ones without a `time`."""
+        if not hasattr(self.env, "is_truncated"):
+            return False
+        try:
+            _, state = traced_reset(self)
+            check_stateless(self)
+            jax.eval_shape(lambda state: self.env.is_truncated(state, self.params), state)
+        except (AttributeError, NotImplementedError):
+            return False
+        return True
 
 
 def check_arguments(env: Any, method: str, *arguments: str) -> None:
-    """Raises unless a method takes the arguments that it is given, in their order.
-
-    Args:
-        env: The environment.
-        method: Name of the method.
-        *arguments: Names of the arguments, which are given by position.
-
-    Raises:
-        TypeError: It takes more or fewer, or the same names in another order.
-    """
+    """Raises `TypeError` unless a method of an environment takes these arguments, in this order."""
     signature = inspect.signature(getattr(env, method))
     needed = (
         f"{type(env).__name__}.{method} must be {method}(self, {', '.join(arguments)}), got "
@@ -293,7 +250,7 @@ def _check_methods(env: Any) -> None:
     if isinstance(env, tuple):
         raise TypeError(
             "An environment is needed, got a tuple: unpack it, such as by env, env_params = "
-            "gymnax.make('CartPole-v1'), and pass both, as in PPO(env, env_params, config)."
+            "gymnax.make('CartPole-v1'), and pass both, as in Agent(env, env_params, config)."
         )
     name = f"{type(env).__name__} is not an environment:"
     if callable(getattr(env, "reset", None)) and callable(getattr(env, "step", None)):

@@ -1,14 +1,16 @@
 """The adapter of Gymnasium: environments that run on the host, one or a vector of them."""
 
-from collections.abc import Hashable
-from typing import Any
+import contextlib
+import copy
+import functools
+from collections.abc import Callable, Hashable
+from typing import Any, cast
 
 import gymnasium
-from gymnasium.vector import VectorEnv
-from jaxtyping import PyTree
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from jaxagents.envs.adapters.native import Native
-from jaxagents.envs.environment import Wording
 from jaxagents.envs.on_host.arrays import (
     check_action_space,
     check_evaluates,
@@ -17,30 +19,24 @@ from jaxagents.envs.on_host.arrays import (
     own_space,
 )
 from jaxagents.envs.on_host.environment import HostEnvironment, Terms
-from jaxagents.envs.on_host.making import (
-    VECTORS,
-    MakeEnv,
-    identity_of,
-    limit_of,
-    made_by,
-    maker_of,
-    specification_of,
-    vector_of,
-    why_no_more,
-)
-from jaxagents.envs.on_host.vectors import Vector, spaces_of_one
+from jaxagents.envs.on_host.vectors import Checked, Vector, autoreset_mode, spaces_of_one
+
+MakeEnv = Callable[..., gymnasium.Env]
+_VECTORS = {"sync": SyncVectorEnv, "async": AsyncVectorEnv}
+_OF_VECTORS = ("num_envs", "vectorization_mode", "vector_kwargs")
+"""The entries of a vector's specification that are of it, not of its environments."""
 
 
 class Gymnasium(HostEnvironment, Native):
-    """An environment of Gymnasium, in which on-policy agents train on the host.
+    """An environment of Gymnasium, in which agents train on the host.
 
     ```python
     env = gymnasium.make("HalfCheetah-v5")
-    agent = PPO(env, None, ppo.AgentConfig(batch_size=8))
+    agent = PPO(env, None, ppo.AgentConfig(n_envs=8))
     ```
 
-    An agent plays in `config.batch_size` copies of the environment, each in episodes with seeds of their
-    own, so that a training that is resumed goes on as if it had never been interrupted. A vector of
+    An agent plays in `config.n_envs` copies of the environment, each in episodes with seeds of their
+    own, so that a run that is resumed goes on as if it had never been interrupted. A vector of
     environments is taken as it is, and must have as many.
 
     Attributes:
@@ -54,32 +50,31 @@ class Gymnasium(HostEnvironment, Native):
         eval_env: gymnasium.Env | MakeEnv | None = None,
         vectorization_mode: str = "sync",
     ) -> None:
-        """Takes an environment, of which agents have more made.
+        """Takes an environment; agents have more made of it.
 
         Args:
             env: An environment as `gymnasium.make` gives it, whose specification says how to make more;
                 a function that makes one; or a vector.
             eval_env: The environment of evaluations, if other than `env`; see there. Vectors with
-                wrappers of their own, and those of environments that are not registered, need one
+                wrappers of their own, and vectors of environments that are not registered, need one
                 if they are to be evaluated.
             vectorization_mode: `"sync"` steps one copy after another, `"async"` each in a process of its
                 own, which pays if a step takes longer than it takes to send its outcome.
 
         Raises:
             TypeError: An environment is something else.
-            ValueError: The mode is another, actions or observations are such as no agent takes, or those
-                of `eval_env` are others.
+            ValueError: The mode is another, actions or observations are such as no agent takes, or
+                `eval_env` has other ones.
         """
-        if vectorization_mode not in VECTORS:
+        if vectorization_mode not in _VECTORS:
             raise ValueError(
-                f"vectorization_mode must be one of {[*VECTORS]}, got {vectorization_mode!r}."
+                f"vectorization_mode must be one of {[*_VECTORS]}, got {vectorization_mode!r}."
             )
         super().__init__(env)
         self._vectorization_mode = vectorization_mode
-        self._make = maker_of(env)
-        self._eval_env = eval_env
-        self._make_eval = self._make if eval_env is None else maker_of(eval_env)
-        self._live = {}
+        self._make = _maker_of(env)
+        self._evaluated: Any = env if eval_env is None else eval_env
+        self._make_eval = self._make if eval_env is None else _maker_of(eval_env)
         first = _one_of(env)
         observation_space, action_space = spaces_of_one(first)
         check_action_space(action_space)
@@ -88,12 +83,20 @@ class Gymnasium(HostEnvironment, Native):
         self._example = example_seen(observation_space), example_action(action_space)
         self.observation_space = own_space(observation_space)
         self.action_space = own_space(action_space)
-        spec = specification_of(first)
-        self.max_steps = limit_of(spec)
+        spec = _specification_of(first)
+        self.max_steps = _limit_of(spec)
         self._name = type(first.unwrapped).__qualname__ if spec is None else spec.id
         self.render_fps = first.metadata.get("render_fps", Native.render_fps)
-        self._render_mode = first.render_mode
-        self._render_modes = first.metadata.get("render_modes", ())
+        # More are made with a render mode where there is a specification; a function has chosen its own.
+        self._is_specified = isinstance(self._evaluated, gymnasium.Env | VectorEnv)
+        own = (first.render_mode,)
+        modes = first.metadata.get("render_modes", ()) if self._is_specified else own
+        self._identity = (
+            _identity_of(env, self._make),
+            _identity_of(eval_env, self._make_eval),
+            vectorization_mode,
+        )
+        self._draws = self._make_eval is not None and "rgb_array" in modes
 
     @classmethod
     def named(
@@ -106,8 +109,8 @@ class Gymnasium(HostEnvironment, Native):
         """Makes an environment that is registered with Gymnasium.
 
         Args:
-            name: Its name, such as `"HalfCheetah-v5"`, or that of a package and of one that it
-                registers, such as `"ale_py:ALE/Pong-v5"`.
+            name: Its name, such as `"HalfCheetah-v5"`, or the name of a package and of an environment
+                that it registers, such as `"ale_py:ALE/Pong-v5"`.
             vectorization_mode: See the constructor.
             **options: Passed on to `gymnasium.make`.
 
@@ -132,119 +135,148 @@ class Gymnasium(HostEnvironment, Native):
         return sorted(gymnasium.registry)
 
     @property
-    def name(self) -> str:
-        """The name under which the environment is registered, or that of its class."""
-        return self._name
-
-    @property
-    def wording(self) -> Wording:
-        """The environment's name and methods."""
-        return Wording(self._name, "reset", "step")
-
-    @property
-    def identity(self) -> Hashable:
-        """The specification of the environment, if there is one, or itself."""
-        of_training = identity_of(self.env, self._make)
-        of_evaluation = identity_of(self._eval_env, self._make_eval)
-        return of_training, of_evaluation, self._vectorization_mode
-
-    def example(self) -> tuple[PyTree, PyTree]:
-        """An observation and an action, as arrays of zeros."""
-        return self._example
-
-    @property
     def plays_again(self) -> bool:
         """Whether each episode has a seed of its own: unless a vector that was given starts them."""
-        return not (isinstance(self.env, VectorEnv) and Vector(self.env).starts_episodes)
+        is_vector = isinstance(self.env, VectorEnv)
+        return not is_vector or autoreset_mode(self.env) == AutoresetMode.DISABLED
 
     def check(self, n_envs: int | None, evaluates: bool) -> None:
-        """Raises unless an agent can play in so many copies, and be evaluated if it is to be.
-
-        Args:
-            n_envs: Number of copies; `None` for an agent that does not play while it learns.
-            evaluates: Whether the agent is evaluated.
-
-        Raises:
-            ValueError: It cannot.
-        """
-        if n_envs is None:
-            pass
-        elif isinstance(self.env, VectorEnv):
-            self._check_vector(n_envs)
-        elif isinstance(self.env, gymnasium.Env) and self._make is None and n_envs > 1:
+        """Raises `ValueError` if an agent cannot play in so many copies; see `HostEnvironment`."""
+        if n_envs is not None and isinstance(self.env, VectorEnv):
+            n_given = Vector(self.env).n_envs
+            if n_given != n_envs:
+                raise ValueError(
+                    f"The vector has {n_given} environments, but the configuration says "
+                    f"n_envs={n_envs}: set n_envs={n_given}."
+                )
+        elif self._make is None and (n_envs or 1) > 1:
             raise ValueError(
-                f"{why_no_more(self.env)}, so that no more can be made of it, but batch_size is "
-                f"{n_envs}. Pass a function that makes one, as in PPO(Gymnasium(lambda: MyEnv()), None, "
-                "config) with jaxagents.envs.Gymnasium, or set batch_size=1."
+                f"{_why_no_more(self.env)}, so that no more can be made of it, but n_envs is "
+                f"{n_envs}. Pass a function that makes one, as in Agent(Gymnasium(lambda: MyEnv()), "
+                "None, config) with jaxagents.envs.Gymnasium, or set n_envs=1."
             )
         if evaluates:
-            self._check_evaluates()
+            self._maker_for_evaluation()
 
-    def _check_vector(self, n_envs: int) -> None:
-        vector = Vector(self.env)
-        if vector.n_envs != n_envs:
-            raise ValueError(
-                f"The vector has {vector.n_envs} environments, but the configuration says "
-                f"batch_size={n_envs}: set batch_size={vector.n_envs}."
-            )
-
-    def _check_evaluates(self) -> None:
+    def _maker_for_evaluation(self) -> MakeEnv:
         if self._make_eval is None:
             raise ValueError(
-                f"{why_no_more(self._evaluated)}, so that none can be made for evaluations. Give one, "
+                f"{_why_no_more(self._evaluated)}, so that none can be made for evaluations. Give one, "
                 "as in jaxagents.envs.Gymnasium(env, eval_env=lambda: MyEnv()), or make the agent with "
                 "eval_during_training=False."
             )
+        return self._make_eval
 
     def _copies(self, purpose: str, n_envs: int, terms: Terms) -> Vector:
         """A vector of environments; see `HostEnvironment`."""
-        if purpose == "film":
-            vector = vector_of(self._drawing, n_envs, "sync")
-            return Vector(vector, info_names=terms.info_names)
+        names = terms.info_names
         if purpose == "training" and isinstance(self.env, VectorEnv):
-            return Vector(self.env, self.env.unwrapped, terms.info_names)
+            return Vector(self.env, self.env.unwrapped, names)
         mode, make = self._vectorization_mode, self._make
-        if purpose == "evaluation":
-            self._check_evaluates()
-            make = self._make_eval
+        if purpose != "training":
+            make = self._maker_for_evaluation()
+            if purpose == "film":
+                mode, options = "sync", {"render_mode": "rgb_array"} if self._is_specified else {}
+                make = functools.partial(make, **options)
         given = self.env.unwrapped if make is None and mode == "sync" else None
-        vector = vector_of(make or (lambda: self.env), n_envs, mode)
-        return Vector(vector, given, terms.info_names)
-
-    def _drawing(self) -> gymnasium.Env:
-        assert self._make_eval is not None
-        if self._has_specification:
-            return self._make_eval(render_mode="rgb_array")
-        return self._make_eval()
-
-    @property
-    def _has_specification(self) -> bool:
-        return isinstance(self._evaluated, gymnasium.Env | VectorEnv)
-
-    @property
-    def _evaluated(self) -> Any:
-        """The environment for evaluations, or the function that makes it, as it was given."""
-        return self.env if self._eval_env is None else self._eval_env
-
-    @property
-    def can_draw(self) -> bool:
-        """Whether films can be made: of a function's environments, if they are made to draw."""
-        if self._make_eval is None:
-            return False
-        if self._has_specification:
-            return "rgb_array" in self._render_modes
-        return self._render_mode == "rgb_array"
+        # JAX has threads, which no fork survives.
+        options = {"context": "spawn"} if mode == "async" else {}
+        vector = _VECTORS[mode](
+            [functools.partial(_checked, make or (lambda: self.env))] * n_envs,
+            copy=False,
+            autoreset_mode=AutoresetMode.DISABLED,
+            **options,
+        )
+        return Vector(vector, given, names)
 
     @property
     def why_it_cannot_draw(self) -> str:
         """The message where it does not."""
         return (
-            f"{self.name} does not draw: films need an environment that is registered with Gymnasium "
+            f"{self.name} does not draw: videos need an environment that is registered with Gymnasium "
             'and has the render mode "rgb_array", or a function that makes one with '
             'render_mode="rgb_array".'
         )
 
 
+# Making more environments like one that is given.
+
+
+def _checked(make: MakeEnv) -> gymnasium.Env:
+    return Checked(make())
+
+
+def _maker_of(env: object) -> MakeEnv | None:
+    """A function that makes environments like the given one, or is given; `None` if there is none."""
+    if isinstance(env, gymnasium.Env | VectorEnv):
+        make = _one_of_vector if isinstance(env, VectorEnv) else gymnasium.make
+        return None if _why_no_more(env) else functools.partial(make, env.spec)
+    if callable(env):
+        return cast(MakeEnv, env)
+    raise TypeError(
+        "Gymnasium takes an environment as gymnasium.make gives it, a vector as gymnasium.make_vec "
+        f"gives it, or a function that makes an environment, got {env!r}."
+    )
+
+
+def _why_no_more(env: gymnasium.Env | VectorEnv) -> str | None:
+    """Why no more environments can be made like one: the beginning of a sentence; `None` if they can.
+
+    Wrappers whose arguments Gymnasium does not know may be part of the environment as it is registered.
+    Where there are such, one is made, to see whether that works.
+    """
+    spec = _specification_of(env)
+    if spec is None:
+        return f"{type(env.unwrapped).__qualname__} is not registered with Gymnasium"
+    if isinstance(env, VectorEnv):
+        return None if env.unwrapped is env else f"{spec.id} is wrapped as a vector"
+    if any(wrapper.kwargs is None for wrapper in spec.additional_wrappers):
+        try:
+            gymnasium.make(spec).close()
+        except ValueError as error:
+            return f"{spec.id} has wrappers that Gymnasium cannot make ({str(error).rstrip('.')})"
+    return None
+
+
+def _one_of_vector(vector: EnvSpec, **options: Any) -> gymnasium.Env:
+    """One environment, made as the specification of a vector describes."""
+    spec = copy.deepcopy(vector)
+    for name in _OF_VECTORS:
+        spec.kwargs.pop(name, None)
+    spec.max_episode_steps = _limit_of(spec)
+    spec.kwargs.pop("max_episode_steps", None)
+    wrappers = spec.kwargs.pop("wrappers", ())
+    env = gymnasium.make(spec, **options)
+    for wrap in wrappers:
+        env = wrap(env)
+    return env
+
+
 def _one_of(env: gymnasium.Env | VectorEnv | MakeEnv) -> gymnasium.Env | VectorEnv:
     """An environment, or the one that a function makes."""
-    return env if isinstance(env, gymnasium.Env | VectorEnv) else made_by(env)
+    if isinstance(env, gymnasium.Env | VectorEnv):
+        return env
+    made = env()
+    if not isinstance(made, gymnasium.Env):
+        raise TypeError(
+            f"The function must return an environment of Gymnasium, got {type(made).__name__}."
+        )
+    return made
+
+
+def _identity_of(env: object, make: MakeEnv | None) -> Hashable:
+    """The specification of an environment, if more are made by it, or itself."""
+    if isinstance(env, gymnasium.Env) and make and (spec := _specification_of(env)):
+        with contextlib.suppress(ValueError, TypeError):
+            return spec.to_json()
+    return env
+
+
+def _specification_of(env: gymnasium.Env | VectorEnv) -> EnvSpec | None:
+    """The specification that Gymnasium makes more by; the specifications of EnvPool make none."""
+    return env.spec if isinstance(env.spec, EnvSpec) else None
+
+
+def _limit_of(spec: EnvSpec | None) -> int | None:
+    """The number of steps after which episodes are truncated; `None` if there is no limit."""
+    return None if spec is None else spec.kwargs.get("max_episode_steps", spec.max_episode_steps)

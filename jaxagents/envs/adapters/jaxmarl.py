@@ -185,7 +185,7 @@ def _jaxmarl() -> Any:
 
 
 def _looked_up(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of an environment, those that are names replaced by what they name."""
+    """The options of an environment, with scenarios and layouts in place of their names."""
     tables = {
         "scenario": ("jaxmarl.environments.smax", "map_name_to_scenario"),
         "layout": (f"jaxmarl.environments.{name}", f"{name}_layouts"),

@@ -4,19 +4,19 @@ from typing import Any
 
 from jaxtyping import PyTree
 
-from jaxagents.core.nearest import nearest
-from jaxagents.core.suites import GYMNASIUM, SUITES
-from jaxagents.envs.adapters.functional import Functional, check_arguments, of_functional
+from jaxagents.core.extras import GYMNASIUM, SUITES
+from jaxagents.core.names import nearest
+from jaxagents.envs.adapters.functional import Functional, check_arguments
 from jaxagents.envs.adapters.native import adapter_named, adapter_of
 from jaxagents.envs.environment import Environment
 
 _SUITES = (
-    "Names without a suite are of gymnax, such as 'CartPole-v1'; those of "
+    "Names without a suite are of gymnax, such as 'CartPole-v1'; names of "
     f"{', '.join(SUITES)} begin with the suite, as in 'brax:ant'."
 )
 _ADVICE = {
     "gymnax": f" {_SUITES}",
-    GYMNASIUM: " Those that another package registers begin with it, as in "
+    GYMNASIUM: " Environments that another package registers begin with it, as in "
     "'gymnasium:ale_py:ALE/Pong-v5'.",
 }
 
@@ -44,7 +44,7 @@ def as_environment(env: Any, params: PyTree = None) -> Environment:
     if isinstance(env, str):
         env = make(env)
         if params is not None and isinstance(env, Functional):
-            return of_functional(env.env, params)
+            return Functional(env.env, params)
     if isinstance(env, Environment):
         if params is not None:
             raise TypeError(
@@ -55,7 +55,16 @@ def as_environment(env: Any, params: PyTree = None) -> Environment:
         check_arguments(env, "step", "key", "state", "action")
         return env
     adapter = adapter_of(env)
-    return of_functional(env, params) if adapter is None else adapter.adapt(env, params)
+    if adapter is None:
+        return Functional(env, params)
+    if adapter.takes_params:
+        return adapter(env, params)  # pyright: ignore[reportCallIssue]
+    if params is not None:
+        raise TypeError(
+            f"{type(env).__name__} holds its own parameters: pass None as its parameters, got "
+            f"{params!r}."
+        )
+    return adapter(env)
 
 
 def make(name: str, **options: Any) -> Environment:
@@ -87,7 +96,7 @@ def make(name: str, **options: Any) -> Environment:
         import gymnax
 
         _check_name(own_name, list(gymnax.registered_envs), suite)
-        return of_functional(*gymnax.make(own_name, **options))
+        return Functional(*gymnax.make(own_name, **options))
     if suite not in SUITES:
         raise ValueError(f"There is no suite '{suite}' ('{name}'). {_SUITES}")
     adapter = adapter_named(suite)
@@ -98,12 +107,6 @@ def make(name: str, **options: Any) -> Environment:
 
 def names_of(suite: str) -> list[str]:
     """The names of a suite's environments, as `make` takes them.
-
-    Args:
-        suite: The suite's name.
-
-    Returns:
-        The names.
 
     Raises:
         ImportError: The suite is not installed; the message says how to install it.

@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int, PyTree
 
-from jaxagents.core.suites import SUITES, check_installed
+from jaxagents.core.extras import SUITES, check_installed
 from jaxagents.envs.environment import Environment, Wording
 from jaxagents.envs.spaces import Box, Composite, Space
 
@@ -41,22 +41,6 @@ class Native(Environment):
     def __init__(self, env: Any) -> None:
         """Holds an environment, as the suite made it."""
         self.env = env
-
-    @classmethod
-    def adapt(cls, env: Any, params: PyTree) -> Environment:
-        """Makes an `Environment` of an environment of the suite, and of its parameters if it takes any.
-
-        Raises:
-            TypeError: The environment has no parameters but is given some.
-        """
-        if cls.takes_params:
-            return cls(env, params)  # pyright: ignore[reportCallIssue]
-        if params is not None:
-            raise TypeError(
-                f"{type(env).__name__} holds its own parameters: pass None as its parameters, got "
-                f"{params!r}."
-            )
-        return cls(env)
 
     @classmethod
     @abc.abstractmethod

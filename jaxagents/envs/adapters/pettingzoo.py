@@ -1,30 +1,27 @@
 """The adapter of PettingZoo: parallel environments of several actors, which run on the host."""
 
-from collections.abc import Hashable, Sequence
-from typing import Any
+import dataclasses
+import functools
+import importlib
+import importlib.util
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, cast
 
+import cloudpickle
 import jax
 import jax.numpy as jnp
 import pettingzoo
 from jaxtyping import PyTree
-from pettingzoo import ParallelEnv
+from pettingzoo import AECEnv, ParallelEnv
+from pettingzoo.env_registry.exceptions import FailedToImport
 
 from jaxagents.envs.adapters.native import Native
-from jaxagents.envs.environment import Environment, Wording
-from jaxagents.envs.on_host.actors import Actors
 from jaxagents.envs.on_host.environment import HostEnvironment, Terms
-from jaxagents.envs.on_host.parallel import ParallelCopies
-from jaxagents.envs.on_host.parallel_making import (
-    MakeParallel,
-    Recipe,
-    check_alike,
-    check_parallel,
-    given_among,
-    identity_of,
-    made_by,
-    maker_of,
-    names_of_particles,
-)
+from jaxagents.envs.on_host.parallel import Actors, ParallelCopies
+
+MakeParallel = Callable[..., ParallelEnv]
+_PARTICLES = "mpe"
+"""The family of environments that `mpe2` has, which does not register them."""
 
 
 class PettingZoo(HostEnvironment, Native):
@@ -32,20 +29,20 @@ class PettingZoo(HostEnvironment, Native):
 
     ```python
     env = pettingzoo.make("parallel", "butterfly/pistonball-v6")
-    agent = IPPO(env, None, ippo.AgentConfig(batch_size=8))
+    agent = IPPO(env, None, ippo.AgentConfig(n_envs=8))
     ```
 
     Its possible agents are the actors, in their order. `actor_mask` says which of them are in the game:
-    those that leave early, or come in late, weigh nothing while they are not. An episode is over once
-    none is left; it was cut if one that played to the end was.
+    steps of actors that leave early, or come in late, have no weight while they are away. An episode is
+    over once none is left; it was cut if one that played to the end was.
 
-    Where observations are no boxes, or differ, they are flattened, and filled up with zeros. Where
-    numbers of actions differ, those that an actor does not have are masked; those of boxes are cut off.
+    Where observations are no boxes, or differ, they are flattened, and padded with zeros. Where numbers
+    of actions differ, actions that an actor does not have are masked; components of boxes are cut off.
     An entry `"action_mask"`, of observations or infos, is heeded. `state()` is what
     [`MAPPO`][jaxagents.mappo.MAPPO] shows to its critic.
 
-    An agent plays in `config.batch_size` copies, one stepped after another, in episodes with seeds of
-    their own, so that a training that is resumed goes on as if it had never been interrupted.
+    An agent plays in `config.n_envs` copies, one stepped after another, in episodes with seeds of their
+    own, so that a run that is resumed goes on as if it had never been interrupted.
 
     Attributes:
         env: The environment, environments or function that was given.
@@ -54,51 +51,55 @@ class PettingZoo(HostEnvironment, Native):
 
     def __init__(
         self,
-        env: ParallelEnv | MakeParallel | Sequence[ParallelEnv],
+        env: ParallelEnv | AECEnv | MakeParallel | Sequence[ParallelEnv],
         *,
         eval_env: ParallelEnv | MakeParallel | None = None,
     ) -> None:
-        """Takes an environment, of which agents have more made.
+        """Takes an environment; agents have more made of it.
 
         Args:
-            env: A parallel environment, of which copies are made by pickling it; a function that makes
-                one; or as many environments as there are in a batch.
+            env: A parallel environment, which is copied by pickling it; a function that makes one; or as
+                many environments as an agent plays in.
             eval_env: The environment of evaluations, if other than `env`.
 
         Raises:
-            TypeError: An environment is something else, or its agents act in spaces of several kinds.
-            ValueError: Actions or observations are such as no agent takes, or environments, or that of
-                evaluations, differ.
+            TypeError: An environment is something else, or its agents take turns (`AECEnv`), or they act
+                in spaces of several kinds.
+            ValueError: Actions or observations are such as no agent takes, or environments differ.
         """
         super().__init__(env)
-        self._live = {}
-        self._make = maker_of(env)
-        self._make_eval = self._make if eval_env is None else maker_of(eval_env)
-        identities = identity_of(env, self._make), identity_of(eval_env, self._make_eval)
-        self._identity = identities
-        self._given = given_among(env)
-        first = self._given[0] if self._given else made_by(self._make)
-        self._name = env.name if isinstance(env, Recipe) else _name_of(first)
+        self._make = _maker_of(env)
+        self._make_eval = self._make if eval_env is None else _maker_of(eval_env)
+        self._identity = _identity_of(env, self._make), _identity_of(eval_env, self._make_eval)
+        given = env if isinstance(env, Sequence) else [env] if isinstance(env, ParallelEnv) else []
+        self._given: tuple[ParallelEnv, ...] = tuple(given)
+        first = self._given[0] if self._given else _made_by(self._make)
+        metadata = getattr(first, "metadata", {})
+        own_name = str(metadata.get("name", type(first.unwrapped).__qualname__))
+        self._name = env.name if isinstance(env, _Recipe) else own_name
         self._actors = Actors(first, self._name)
-        check_alike(first, {f"Environment {i}": each for i, each in enumerate(self._given)})
+        self._example = self._actors.example()
+        others = {f"Environment {i}": each for i, each in enumerate(self._given)}
         if eval_env is not None:
-            evaluated = eval_env if isinstance(eval_env, ParallelEnv) else made_by(self._make_eval)
-            check_alike(first, {"eval_env": evaluated})
+            is_one = isinstance(eval_env, ParallelEnv)
+            others["eval_env"] = eval_env if is_one else _made_by(self._make_eval)
+        expected = _spaces_of(first)
+        for name, other in others.items():
+            if _spaces_of(other) != expected:
+                raise ValueError(
+                    f"{name} has the agents and spaces {_spaces_of(other)}, but the first has "
+                    f"{expected}: all must have the same."
+                )
         self.agents = self._actors.agents
         self.n_actors = len(self.agents)
         self.action_space = self._actors.action_space
         self.observation_space = self._actors.observation_space
-        metadata = getattr(first, "metadata", {})
         self.render_fps = metadata.get("render_fps", Native.render_fps)
-        self._draws = getattr(first, "render_mode", None) == "rgb_array"
-        if isinstance(self._make_eval, Recipe):
-            self._draws = "rgb_array" in metadata.get("render_modes", ())
-
-    @classmethod
-    def adapt(cls, env: Any, params: PyTree) -> Environment:
-        """Takes a parallel environment; see `Native`."""
-        check_parallel(env)
-        return super().adapt(env, params)
+        # More are made with a render mode where there is a name; others are as they were made.
+        is_named = isinstance(self._make_eval, _Recipe)
+        own = (getattr(first, "render_mode", None),)
+        modes = metadata.get("render_modes", ()) if is_named else own
+        self._draws = self._make_eval is not None and "rgb_array" in modes
 
     @classmethod
     def named(cls, name: str, **options: Any) -> "PettingZoo":
@@ -111,103 +112,135 @@ class PettingZoo(HostEnvironment, Native):
         Returns:
             The environment.
         """
-        return cls(Recipe(name, options))
+        return cls(_Recipe(name, options))
 
     @classmethod
     def names(cls) -> list[str]:
-        """The names of all parallel environments that are registered, and of those of `mpe2`."""
-        return sorted([*pettingzoo.parallel_registry, *names_of_particles()])
-
-    @property
-    def name(self) -> str:
-        """The name under which the environment is registered, or that it gives itself."""
-        return self._name
-
-    @property
-    def wording(self) -> Wording:
-        """The environment's name and methods."""
-        return Wording(self._name, "reset", "step")
-
-    @property
-    def identity(self) -> Hashable:
-        """The bytes that the environment is pickled to, or itself."""
-        return self._identity
-
-    @property
-    def plays_again(self) -> bool:
-        """Whether each episode has a seed of its own: always."""
-        return True
-
-    def example(self) -> tuple[PyTree, PyTree]:
-        """An observation and an action of all actors, as arrays of zeros."""
-        return self._actors.example()
+        """The names of all parallel environments that are registered, and of the ones of `mpe2`."""
+        modules = []
+        if importlib.util.find_spec("mpe2") is not None:
+            modules = importlib.import_module("mpe2.all_modules").mpe_environments
+        return sorted([*pettingzoo.parallel_registry, *(x.replace("_v", "-v") for x in modules)])
 
     def critic_state(self, state: PyTree) -> PyTree:
         """Zeros like the result of `state()`; `None` if there is nothing."""
         return jax.tree.map(jnp.asarray, self._actors.state)
 
     def check(self, n_envs: int | None, evaluates: bool) -> None:
-        """Raises unless an agent can play in so many copies, and be evaluated if it is to be.
-
-        Args:
-            n_envs: Number of copies; `None` for an agent that does not play while it learns.
-            evaluates: Whether the agent is evaluated.
-
-        Raises:
-            ValueError: It cannot.
-        """
+        """Raises `ValueError` if an agent cannot play in so many copies; see `HostEnvironment`."""
         n_given = len(self._given)
         if n_envs is not None and isinstance(self.env, Sequence) and n_given != n_envs:
             raise ValueError(
-                f"There are {n_given} environments, but the configuration says batch_size={n_envs}: set "
-                f"batch_size={n_given}."
+                f"There are {n_given} environments, but the configuration says n_envs={n_envs}: set "
+                f"n_envs={n_given}."
             )
         if n_envs is not None and self._make is None and n_given < n_envs:
             raise ValueError(
-                f"{self.name} cannot be copied by pickling it, but batch_size is {n_envs}. Pass a "
-                "function that makes one, as in IPPO(PettingZoo(lambda: MyEnv()), None, config) with "
-                "jaxagents.envs.PettingZoo, or set batch_size=1."
+                f"{self.name} cannot be copied by pickling it, but n_envs is {n_envs}. Pass a "
+                "function that makes one, as in Agent(PettingZoo(lambda: MyEnv()), None, config) with "
+                "jaxagents.envs.PettingZoo, or set n_envs=1."
             )
         if evaluates:
-            self._check_evaluates()
+            self._maker_for_evaluation()
 
-    def _check_evaluates(self) -> None:
+    def _maker_for_evaluation(self) -> MakeParallel:
         if self._make_eval is None:
             raise ValueError(
                 f"{self.name} cannot be copied by pickling it, so that none can be made for "
                 "evaluations. Give one, as in jaxagents.envs.PettingZoo(env, eval_env=lambda: MyEnv()), "
                 "or make the agent with eval_during_training=False."
             )
+        return self._make_eval
 
     def _copies(self, purpose: str, n_envs: int, terms: Terms) -> ParallelCopies:
         """Copies of the environment; see `HostEnvironment`."""
         is_training = purpose == "training"
-        if not is_training:
-            self._check_evaluates()
-        make = self._make if is_training else self._make_eval
+        make = self._make if is_training else self._maker_for_evaluation()
         if make is None or (is_training and isinstance(self.env, Sequence)):
             given = self._given[0].unwrapped
             return ParallelCopies(self._given, self._actors, terms, given)
-        draws = purpose == "film" and isinstance(make, Recipe)
+        draws = purpose == "film" and isinstance(make, _Recipe)
         options = {"render_mode": "rgb_array"} if draws else {}
         envs = [make(**options) for _ in range(n_envs)]
         return ParallelCopies(envs, self._actors, terms)
 
     @property
-    def can_draw(self) -> bool:
-        """Whether films can be made: unless it has a name, of environments that are made to draw."""
-        return self._draws and self._make_eval is not None
-
-    @property
     def why_it_cannot_draw(self) -> str:
         """The message where it does not."""
         return (
-            f"{self.name} does not draw: films need an environment that has a name and the render mode "
+            f"{self.name} does not draw: videos need an environment that has a name and the render mode "
             '"rgb_array", or one that is made with render_mode="rgb_array".'
         )
 
 
-def _name_of(env: ParallelEnv) -> str:
-    """The name in the metadata of an environment, or that of its class."""
-    metadata = getattr(env, "metadata", {})
-    return str(metadata.get("name", type(env.unwrapped).__qualname__))
+# Making more environments like one that is given.
+
+
+@dataclasses.dataclass(frozen=True)
+class _Recipe:
+    """Makes an environment by its name, with options for the function that makes it."""
+
+    name: str
+    options: dict[str, Any]
+
+    def __call__(self, **more: Any) -> ParallelEnv:
+        options = self.options | more
+        family, _, name = self.name.partition("/")
+        if family != _PARTICLES:
+            try:
+                return pettingzoo.make("parallel", self.name, **options)
+            except FailedToImport as error:
+                raise ImportError(str(error)) from error
+        module = importlib.import_module(f"mpe2.{name.replace('-v', '_v')}")
+        return module.parallel_env(**options)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+def _maker_of(env: object) -> MakeParallel | None:
+    """A function that makes environments like the given ones, or is given; `None` if there is none."""
+    if isinstance(env, Sequence) and not isinstance(env, str) and env:
+        for each in env:
+            _check_parallel(each)
+        env = env[0]
+    if callable(env) and not isinstance(env, ParallelEnv | AECEnv):
+        return cast(MakeParallel, env)
+    _check_parallel(env)
+    try:
+        pickled = cloudpickle.dumps(env)
+    except Exception:  # of as many kinds as there are things in environments
+        return None
+    return functools.partial(cloudpickle.loads, pickled)
+
+
+def _made_by(make: MakeParallel | None) -> ParallelEnv:
+    env = make() if make else None
+    _check_parallel(env)
+    return cast(ParallelEnv, env)
+
+
+def _identity_of(env: object, make: MakeParallel | None) -> Hashable:
+    """The bytes that an environment was pickled to, or itself."""
+    if isinstance(make, functools.partial) and isinstance(env, ParallelEnv):
+        return make.args
+    return tuple(env) if isinstance(env, Sequence) else cast(Hashable, env)
+
+
+def _check_parallel(env: object) -> None:
+    if isinstance(env, AECEnv):
+        raise TypeError(
+            f"{env} has its agents take turns, but actors act at the same time: give its parallel form, "
+            "parallel_env() of its module, or pettingzoo.utils.conversions.aec_to_parallel(env) where "
+            "its metadata say that it is parallelizable."
+        )
+    if not isinstance(env, ParallelEnv):
+        raise TypeError(
+            "PettingZoo takes a parallel environment, a function that makes one, or a sequence of them, "
+            f"got {env!r}."
+        )
+
+
+def _spaces_of(env: ParallelEnv) -> list[tuple[Any, ...]]:
+    agents = env.possible_agents
+    return [(agent, env.observation_space(agent), env.action_space(agent)) for agent in agents]

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 from gymnasium import spaces
-from jaxtyping import ArrayLike, PyTree
+from jaxtyping import PyTree
 
 from jaxagents.core.observed import ACTION_MASK
 from jaxagents.envs.spaces import (
@@ -141,7 +141,9 @@ def example_action(space: Space) -> PyTree:
     Returns:
         The action, a dict or tuple if the space is one of such.
     """
-    return map_spaces(lambda part: np.zeros(part.shape, _dtype_of_actions(part)), space)
+    return map_spaces(
+        lambda part: np.zeros(part.shape, np.float32 if is_box(part) else np.int32), space
+    )
 
 
 def check_action_space(space: spaces.Space) -> None:
@@ -175,7 +177,7 @@ def check_evaluates(
 
     Args:
         spaces_of_training: Spaces of the observations and of the actions where it trains.
-        spaces_of_evaluation: Those where it is evaluated.
+        spaces_of_evaluation: The same where it is evaluated.
 
     Raises:
         ValueError: Observations have other shapes or types, or actions another number or other bounds.
@@ -215,12 +217,3 @@ def check_starts_at_0(space: spaces.Space) -> None:
             f"Discrete actions must start at 0, got {space}: shift them with "
             "gymnasium.wrappers.TransformAction."
         )
-
-
-def _dtype_of_actions(space: Space) -> type[np.generic]:
-    return np.float32 if is_box(space) else np.int32
-
-
-def action_array(space: spaces.Space, action: ArrayLike) -> np.ndarray:
-    """An action as agents give it: whole numbers, or real ones of single precision."""
-    return np.asarray(action, _dtype_of_actions(space))

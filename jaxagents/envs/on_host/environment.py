@@ -1,6 +1,7 @@
-"""Environments of which compiled programs know the shapes alone, and that are stepped on the host."""
+"""Environments that are stepped on the host: compiled programs know their shapes alone."""
 
 import abc
+from collections.abc import Hashable
 from typing import Any, NamedTuple, NoReturn
 
 import jax
@@ -8,10 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key, PyTree, Shaped, UInt8, UInt32
 
-from jaxagents.envs.environment import Environment
+from jaxagents.envs.environment import Environment, Wording
 from jaxagents.envs.episodes import InfoNames
-from jaxagents.envs.on_host.copies import Copies, check_distinct
-from jaxagents.envs.on_host.episodes import HostEpisodes
+from jaxagents.envs.on_host.episodes import Copies, HostEpisodes, check_distinct
 
 LONGEST_KEPT = 10_000
 """The most actions that are kept of an episode without a limit, to be taken again on resuming."""
@@ -36,7 +36,7 @@ class Terms(NamedTuple):
 
     Attributes:
         max_steps: Longest episode, in steps.
-        shows_critic_state: Whether observations hold what a centralised critic sees.
+        shows_critic_state: Whether observations hold the input of a centralised critic.
         info_names: Names of the entries of infos that are kept.
         terminate_at_limits: Whether truncated episodes count as terminated.
     """
@@ -50,27 +50,45 @@ class Terms(NamedTuple):
 class HostEnvironment(Environment):
     """An environment that is stepped on the host, outside of compiled programs.
 
-    On-policy agents collect their rollouts in many copies of it, and learn from them in the programs
-    that they have for compiled environments. Two of them are equal if `identity` is.
+    Agents collect their experience in many copies of it, and learn from it in the programs that they
+    have for compiled environments. Two of them are equal if `identity` is.
     """
 
     on_host = True
-    _live: dict[tuple[str, int, Terms], HostEpisodes]
-    """The episodes that are being played, by their purpose and what was asked for."""
+
+    def __init__(self, env: Any) -> None:
+        """Holds an environment, or anything else that a user made; adapters set the rest."""
+        self.env = env
+        self._live: dict[tuple[str, int, Terms], HostEpisodes] = {}
+        self._name = ""
+        self._identity: Hashable = None
+        self._example: tuple[PyTree, PyTree] = (), ()
+        self._draws = False
 
     @property
-    @abc.abstractmethod
-    def identity(self) -> object:
-        """A hashable value that tells it apart from others."""
-
-    @abc.abstractmethod
-    def example(self) -> tuple[PyTree, PyTree]:
-        """An observation and an action, as arrays of zeros."""
+    def identity(self) -> Hashable:
+        """A value that tells it apart from others, such as a specification of the environment."""
+        return self._identity
 
     @property
-    @abc.abstractmethod
+    def name(self) -> str:
+        """The name under which the environment is registered, or that it gives itself."""
+        return self._name
+
+    @property
+    def wording(self) -> Wording:
+        """The environment's name and methods."""
+        return Wording(self._name, "reset", "step")
+
+    @property
     def plays_again(self) -> bool:
         """Whether episodes have seeds of their own, so that they can be played again."""
+        return True
+
+    @property
+    def can_draw(self) -> bool:
+        """Whether videos can be made."""
+        return self._draws
 
     @abc.abstractmethod
     def check(self, n_envs: int | None, evaluates: bool) -> None:
@@ -86,45 +104,15 @@ class HostEnvironment(Environment):
 
     @abc.abstractmethod
     def _copies(self, purpose: str, n_envs: int, terms: Terms) -> Copies:
-        """Makes copies of it.
+        """Makes copies of it; see `episodes`."""
+
+    def episodes(self, purpose: str, n_envs: int, terms: Terms) -> HostEpisodes:
+        """The episodes that are played in copies of it, which are not shared with other purposes.
 
         Args:
-            purpose: `"training"` or `"evaluation"`, or `"film"` for one that draws.
+            purpose: `"training"` or `"evaluation"`, which always have the same object; or `"film"`,
+                which makes new copies that draw.
             n_envs: Number of copies.
-            terms: How episodes are played.
-
-        Returns:
-            The copies.
-        """
-
-    def training(self, n_envs: int, terms: Terms) -> HostEpisodes:
-        """The episodes that are played in copies of it during training; always the same object.
-
-        Args:
-            n_envs: Number of copies.
-            terms: How they are played.
-
-        Returns:
-            The episodes.
-        """
-        return self._episodes("training", n_envs, terms)
-
-    def evaluation(self, n_envs: int, terms: Terms) -> HostEpisodes:
-        """The episodes that are played in other copies of it for an evaluation.
-
-        Args:
-            n_envs: Number of copies.
-            terms: How they are played.
-
-        Returns:
-            The episodes.
-        """
-        return self._episodes("evaluation", n_envs, terms)
-
-    def film(self, terms: Terms) -> HostEpisodes:
-        """The episodes that are played in one more copy, which draws them.
-
-        Args:
             terms: How they are played.
 
         Returns:
@@ -132,10 +120,20 @@ class HostEnvironment(Environment):
 
         Raises:
             NotImplementedError: It does not draw.
+            ValueError: An environment would be played in twice at once.
         """
-        if not self.can_draw:
+        key, draws = (purpose, n_envs, terms), purpose == "film"
+        if key in self._live:
+            return self._live[key]
+        if draws and not self.can_draw:
             raise NotImplementedError(self.why_it_cannot_draw)
-        return self._new_episodes("film", 1, terms, draws=True)
+        copies = self._copies(purpose, n_envs, terms)
+        others = [episodes for key, episodes in self._live.items() if key[0] != purpose]
+        check_distinct(copies.environments, [env for each in others for env in each.environments])
+        episodes = HostEpisodes(copies, terms.max_steps, terms.terminate_at_limits, draws)
+        if not draws:
+            self._live[key] = episodes
+        return episodes
 
     def close(self) -> None:
         """Closes the copies that were made, such as to end their processes; agents make new ones."""
@@ -143,36 +141,16 @@ class HostEnvironment(Environment):
             episodes.close()
         self._live.clear()
 
-    def _episodes(self, purpose: str, n_envs: int, terms: Terms) -> HostEpisodes:
-        """The episodes of a purpose, always the same."""
-        key = purpose, n_envs, terms
-        if key not in self._live:
-            self._live[key] = self._new_episodes(purpose, n_envs, terms)
-        return self._live[key]
-
-    def _new_episodes(
-        self, purpose: str, n_envs: int, terms: Terms, draws: bool = False
-    ) -> HostEpisodes:
-        """Episodes in copies that are others than those of other purposes; see `_copies`."""
-        copies = self._copies(purpose, n_envs, terms)
-        others = [episodes for key, episodes in self._live.items() if key[0] != purpose]
-        check_distinct(copies.environments, [env for each in others for env in each.environments])
-        return HostEpisodes(copies, terms.max_steps, terms.terminate_at_limits, draws)
-
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, HostState]:
         """The shapes of a first observation, and the state of an episode that is yet to begin."""
-        obs, action = jax.tree.map(jnp.asarray, self.example())
+        obs, action = jax.tree.map(jnp.asarray, self._example)
         longest = (self.max_steps or LONGEST_KEPT) if self.plays_again else 0
         actions = jax.tree.map(lambda x: jnp.zeros((longest, *x.shape), x.dtype), action)
         seed = jax.random.bits(key, (), jnp.uint32)
         return obs, HostState(seed, jnp.zeros((), jnp.int32), actions)
 
     def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> NoReturn:
-        """Raises, since no compiled program can take a step on the host.
-
-        Raises:
-            NotImplementedError: Always.
-        """
+        """Raises `NotImplementedError`: no compiled program can take a step on the host."""
         self.check_compiled()
         raise AssertionError
 
@@ -181,7 +159,7 @@ class HostEnvironment(Environment):
         return state
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the copies in which episodes are being played, of which others are made."""
+        """Everything but the copies in which episodes are being played; others are made of it."""
         return vars(self) | {"_live": {}}
 
     def __eq__(self, other: object) -> bool:

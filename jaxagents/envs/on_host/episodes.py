@@ -1,16 +1,17 @@
 """The episodes that are played in environments on the host, each from a seed of its own."""
 
+import abc
 import warnings
 import weakref
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Bool, PyTree, UInt8, UInt32
+from jaxtyping import Bool, Float, Int, PyTree, UInt8, UInt32
 
 from jaxagents.core.observed import action_mask
-from jaxagents.envs.on_host.copies import Copies, VectorStep
-from jaxagents.envs.on_host.infos import Infos
-from jaxagents.envs.on_host.played import Played
+from jaxagents.envs.on_host.infos import Infos, Numbers
 from jaxagents.envs.spaces import Space, box_bounds, is_box, is_multi_discrete, map_spaces
 
 _BEGUN_BY: weakref.WeakKeyDictionary[object, object] = weakref.WeakKeyDictionary()
@@ -18,17 +19,133 @@ _BEGUN_BY: weakref.WeakKeyDictionary[object, object] = weakref.WeakKeyDictionary
 _GOES_ON = "Training goes on, but not as if it had never stopped, with new episodes in environments"
 
 
+class VectorStep(NamedTuple):
+    """The outcome of one step of all environments.
+
+    Attributes:
+        obs: Observations to act on next.
+        next_obs: The true successors, before any reset.
+        reward: Rewards, with several actors one for each.
+        terminated: Where the environment ended the episode.
+        truncated: Where a limit cut it.
+        counts: Where an action was taken; elsewhere the next episode was started instead.
+        info: The entries that are kept of the infos, by name.
+    """
+
+    obs: PyTree
+    next_obs: PyTree
+    reward: Float[np.ndarray, "environments *actors"]
+    terminated: Bool[np.ndarray, "environments"]
+    truncated: Bool[np.ndarray, "environments"]
+    counts: Bool[np.ndarray, "environments"]
+    info: dict[str, Numbers]
+
+    @property
+    def starts(self) -> Bool[np.ndarray, "environments"]:
+        """Where the next action is the first of an episode, or is not taken at all."""
+        return self.terminated | self.truncated | ~self.counts
+
+
+class Copies(abc.ABC):
+    """Copies of an environment on the host that take their steps together.
+
+    Attributes:
+        n_envs: Number of environments.
+        given: The object that a user made of them, closes, and may let others play in; `None` if we
+            made them.
+        starts_episodes: Whether they start the next episode by themselves.
+        action_space: Space of the actions of one environment; with several actors, of one actor.
+        infos: Reads the entries of infos that are kept.
+        environments: The environments themselves, without wrappers, as far as they are in this process.
+    """
+
+    n_envs: int
+    given: object | None
+    starts_episodes: bool
+    action_space: Space
+    infos: Infos
+    environments: Sequence[object]
+
+    @abc.abstractmethod
+    def reset(self, seeds: Sequence[int | None], where: Bool[np.ndarray, "environments"]) -> PyTree:
+        """Starts episodes.
+
+        Args:
+            seeds: A seed for each environment; `None` where no episode starts.
+            where: In which environments; in all, if they start episodes by themselves.
+
+        Returns:
+            The current observations of all environments.
+        """
+
+    @abc.abstractmethod
+    def step(self, actions: PyTree) -> VectorStep:
+        """Takes one step in every environment, with actions whose first axis is the environments."""
+
+    @abc.abstractmethod
+    def picture(self) -> UInt8[np.ndarray, "height width 3"]:
+        """A picture of the first environment."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Closes the environments, unless a user made them."""
+
+
+def check_distinct(envs: Collection[object], others: Collection[object] = ()) -> None:
+    """Raises `ValueError` if one of the environments is there twice, or is among the others."""
+    seen = set(map(id, others))
+    for env in envs:
+        if id(env) in seen:
+            raise ValueError(
+                f"The same {type(env).__qualname__} is there twice, whose episodes would disturb each "
+                "other: make a new one each time, as `lambda: MyEnv()` and "
+                "`[MyEnv() for _ in range(n)]` do, and `lambda: env` and `[env] * n` do not."
+            )
+        seen.add(id(env))
+
+
+class Played(NamedTuple):
+    """The episodes that are being played, one in each environment, as far as they have come.
+
+    Attributes:
+        seed: Seed of all episodes of the environment.
+        number: Number of the episode.
+        actions: The actions taken in it, and anything after them.
+        step: Number of steps taken in it.
+    """
+
+    seed: UInt32[np.ndarray, "environments"]
+    number: Int[np.ndarray, "environments"]
+    actions: PyTree
+    step: Int[np.ndarray, "environments"]
+
+    def is_same(self, other: "Played") -> bool:
+        """Whether the same steps were taken in the same episodes."""
+        times = (self.seed, other.seed), (self.number, other.number), (self.step, other.step)
+        if not all(np.array_equal(one, another) for one, another in times):
+            return False
+
+        def same_so_far(actions: np.ndarray, others: np.ndarray) -> bool:
+            longest = min(actions.shape[1], int(self.step.max(initial=0)))
+            past = np.arange(longest) < self.step[:, None]
+            return np.array_equal(actions[:, :longest][past], others[:, :longest][past])
+
+        return all(jax.tree.leaves(jax.tree.map(same_so_far, self.actions, other.actions)))
+
+
 class HostEpisodes:
     """Plays episodes in all environments of a vector.
 
     Where the vector leaves it to its caller to start episodes, each has a seed of its own, and can be
-    played again. Elsewhere the first has one, and those that follow depend on all before.
+    played again. Elsewhere the first has one, and later ones depend on all before.
 
     Attributes:
         max_steps: Longest episode, in steps.
         obs: The current observations.
         pictures: Pictures since the last restart, if they are taken: of the first episode's start, and
             of each step.
+        infos: Reads the entries of infos that are kept.
+        environments: The environments themselves; see `Copies`.
     """
 
     def __init__(
@@ -49,12 +166,11 @@ class HostEpisodes:
         self.max_steps = max_steps
         self.obs: PyTree = None
         self.pictures: list[UInt8[np.ndarray, "height width 3"]] = []
-        self._terminate_at_limits = terminate_at_limits
-        self._draws = draws
+        self.infos, self.environments = vector.infos, vector.environments
+        self._terminate_at_limits, self._draws = terminate_at_limits, draws
         self._played: Played | None = None
         self._mark = object()
-        self._vector = vector
-        self._space = vector.action_space
+        self._vector, self._space = vector, vector.action_space
 
     @property
     def played(self) -> Played:
@@ -63,19 +179,20 @@ class HostEpisodes:
         return self._played
 
     def go_to(self, played: Played, obs: PyTree) -> Bool[np.ndarray, "environments"]:
-        """Plays episodes again up to where they were, unless that is where they are.
+        """Plays episodes again up to where they were, unless they are there already.
 
         Where that cannot be done, it warns, and starts the next ones.
 
         Args:
             played: The episodes.
-            obs: The observations that followed; those of episodes without steps are not looked at.
+            obs: The observations that followed; ignored for episodes without steps.
 
         Returns:
             Where the episodes go on; elsewhere the next ones were started.
         """
-        begun = played.step > 0
-        if self._are_going_on and self.played.is_same(played):
+        begun, given = played.step > 0, self._vector.given
+        is_own = given is None or _BEGUN_BY.get(given) is self._mark
+        if is_own and self._played is not None and self._played.is_same(played):
             return np.ones_like(begun)
         if self._vector.starts_episodes:
             self._start(played._replace(number=played.number + begun))
@@ -89,11 +206,7 @@ class HostEpisodes:
         return again
 
     def restart(self, seeds: UInt32[np.ndarray, "environments"]) -> None:
-        """Starts the first episode in each environment.
-
-        Args:
-            seeds: Seeds of all episodes of each environment.
-        """
+        """Starts the first episode in each environment, given the seeds of all its episodes."""
         none = np.zeros(len(seeds), np.int32)
         self._start(Played(seeds, none, actions=(), step=none))
         self.pictures.clear()
@@ -103,7 +216,7 @@ class HostEpisodes:
         """Takes one step in all environments, and starts the next episode where one is over.
 
         Args:
-            actions: Actions, environments first; those beyond the bounds of a box are moved to them.
+            actions: Actions, environments first, which are clipped to the bounds of a box.
 
         Returns:
             The outcome.
@@ -118,33 +231,16 @@ class HostEpisodes:
         if not self._vector.starts_episodes:
             too_long = (played.step >= self.max_steps) & ~step.terminated
             step = step._replace(truncated=step.truncated | too_long)
+        over = step.terminated | step.truncated
         if self._terminate_at_limits:
-            none = np.zeros_like(step.truncated)
-            step = step._replace(terminated=step.terminated | step.truncated, truncated=none)
+            step = step._replace(terminated=over, truncated=np.zeros_like(over))
         self.obs = step.obs
-        self._start_next(step.terminated | step.truncated)
+        self._start_next(over)
         return step._replace(obs=self.obs)
-
-    @property
-    def infos(self) -> Infos:
-        """The reader of the entries that are kept of infos."""
-        return self._vector.infos
-
-    @property
-    def environments(self) -> list[object]:
-        """The environments themselves; see `Copies`."""
-        return self._vector.environments
 
     def close(self) -> None:
         """Closes the environments."""
         self._vector.close()
-
-    @property
-    def _are_going_on(self) -> bool:
-        """Whether episodes have begun, and no others since then in environments that a user made."""
-        given = self._vector.given
-        is_own = given is None or _BEGUN_BY.get(given) is self._mark
-        return self._played is not None and is_own
 
     def _draw(self) -> None:
         if self._draws:
@@ -179,14 +275,12 @@ class HostEpisodes:
     def _begin(self, where: Bool[np.ndarray, "environments"]) -> None:
         """Has some environments begin their current episodes."""
         if where.any():
-            self.obs = self._vector.reset(self._seeds(where), where)
-
-    def _seeds(self, where: Bool[np.ndarray, "environments"]) -> list[int | None]:
-        seeds, numbers = self.played.seed.tolist(), self.played.number.tolist()
-        pairs = zip(where, seeds, numbers, strict=True)
-        return [
-            _seed_of_episode(seed, number) if begins else None for begins, seed, number in pairs
-        ]
+            pairs = zip(self.played.seed.tolist(), self.played.number.tolist(), strict=True)
+            seeds = [
+                _seed_of_episode(*pair) if begins else None
+                for begins, pair in zip(where, pairs, strict=True)
+            ]
+            self.obs = self._vector.reset(seeds, where)
 
     def _play_again(self, played: Played) -> Bool[np.ndarray, "environments"]:
         """Takes the actions of episodes again; says where that was possible.
@@ -232,15 +326,7 @@ class HostEpisodes:
 
 
 def fitting_actions(space: Space, actions: PyTree) -> PyTree:
-    """Actions as environments take them: within bounds, and of their types.
-
-    Args:
-        space: The space of actions of one environment.
-        actions: Actions, environments first.
-
-    Returns:
-        The actions.
-    """
+    """Actions as environments take them: within the bounds of their space, and of its types."""
 
     def fitting(part: Space, x: PyTree) -> np.ndarray:
         x = np.asarray(x)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from jaxagents.core.nearest import nearest
+from jaxagents.core.names import nearest
 from jaxagents.envs.episodes import InfoNames
 
 _OF_VECTORS = ("final_obs", "final_info")
@@ -22,11 +22,7 @@ class Infos:
     """
 
     def __init__(self, names: InfoNames) -> None:
-        """Has read nothing yet.
-
-        Args:
-            names: Names of the entries.
-        """
+        """Has read nothing yet; takes the names of the entries."""
         self._names = names
         self._others: set[str] = set()
         self._missing = {*names.final, *names.summed}
@@ -36,40 +32,30 @@ class Infos:
         info: Mapping[str, Any],
         over: Bool[np.ndarray, "environments"],
     ) -> dict[str, Numbers]:
-        """The entries of the info of a vector of Gymnasium.
+        """The entries of the info of a vector of Gymnasium, by name.
 
         Args:
             info: The info: arrays, and whether environments have them under the same name behind `_`.
-            over: Where episodes are over, of which the last infos may be in `"final_info"`.
-
-        Returns:
-            The entries by name.
+            over: Where episodes are over, whose last infos may be in `"final_info"`.
         """
         last = info.get("final_info", {})
-        if self._missing:
-            self._note([*info, *last])
-        read = self._nothing(over.shape)
+        earlier = ~over if "final_info" in info else np.ones_like(over)
+        read = self._nothing(over.shape, [*info, *last])
         for name, numbers in read.items():
-            _read(info, name, numbers, ~over if "final_info" in info else np.ones_like(over))
-            _read(last, name, numbers, over)
+            for source, where in ((info, earlier), (last, over)):
+                if name not in source:
+                    continue
+                has, rows = np.asarray(source.get(f"_{name}", np.ones_like(over))), source[name]
+                for i in np.flatnonzero(has & where):
+                    numbers[i] = _number(name, rows if isinstance(rows, Mapping) else rows[i])
         return read
 
     def of_actors(
         self, infos: Mapping[str, Mapping[str, Any]], agents: Iterable[str]
     ) -> dict[str, Float[np.ndarray, "actors"]]:
-        """The entries of the infos of a parallel environment of PettingZoo.
-
-        Args:
-            infos: The infos of agents.
-            agents: All possible agents.
-
-        Returns:
-            The entries by name.
-        """
+        """The entries of the infos of all possible agents of PettingZoo, by name."""
         each = [infos.get(agent, {}) for agent in agents]
-        if self._missing:
-            self._note([name for info in each for name in info])
-        read = self._nothing((len(each),))
+        read = self._nothing((len(each),), [name for info in each for name in info])
         for name, numbers in read.items():
             for i, info in enumerate(each):
                 if name in info:
@@ -79,14 +65,11 @@ class Infos:
     def of_episode(
         self, earlier: dict[str, Numbers] | None, info: dict[str, Numbers]
     ) -> dict[str, Numbers]:
-        """The entries of episodes after a further step.
+        """The entries of episodes after a further step: sums, and the last values that there were.
 
         Args:
-            earlier: Those of before; `None` before the first step.
-            info: Those of the step.
-
-        Returns:
-            Sums, and the last values that there were.
+            earlier: The entries before; `None` before the first step.
+            info: The entries of the step.
         """
         if earlier is None:
             return info
@@ -106,26 +89,13 @@ class Infos:
             )
         self._missing = set()
 
-    def _note(self, found: Iterable[str]) -> None:
-        self._others |= {name for name in found if name not in _OF_VECTORS and name[:1] != "_"}
-        self._missing -= self._others
-
-    def _nothing(self, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+    def _nothing(self, shape: tuple[int, ...], found: Iterable[str]) -> dict[str, np.ndarray]:
+        """The entries before any is read from infos with these names."""
+        if self._missing:
+            self._others |= {x for x in found if x not in _OF_VECTORS and x[:1] != "_"}
+            self._missing -= self._others
         last = {name: np.full(shape, np.nan, np.float32) for name in self._names.final}
         return last | {name: np.zeros(shape, np.float32) for name in self._names.summed}
-
-
-def _read(
-    info: Mapping[str, Any],
-    name: str,
-    numbers: Numbers,
-    where: Bool[np.ndarray, "environments"],
-) -> None:
-    """Writes an entry of an info, where environments have it."""
-    if name in info:
-        has, rows = np.asarray(info.get(f"_{name}", np.ones_like(where))), info[name]
-        for i in np.flatnonzero(has & where):
-            numbers[i] = _number(name, rows if isinstance(rows, Mapping) else rows[i])
 
 
 def _number(name: str, x: Any) -> float:

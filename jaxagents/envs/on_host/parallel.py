@@ -1,36 +1,212 @@
-"""Copies of a parallel environment of PettingZoo, which step one after another."""
+"""Copies of a parallel environment of PettingZoo, whose agents are actors: the rows of each array."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float, PyTree, UInt8
+from gymnasium import spaces
+from jaxtyping import Bool, PyTree, Shaped, UInt8
 from pettingzoo import ParallelEnv
 
-from jaxagents.envs.on_host.actors import Actors, ByAgent
-from jaxagents.envs.on_host.copies import Copies, VectorStep, check_distinct
+from jaxagents.core.observed import (
+    ACTION_MASK,
+    ACTOR_MASK,
+    CRITIC_STATE,
+    network_input,
+    observed_beside,
+)
+from jaxagents.envs.on_host.arrays import (
+    as_observation,
+    check_action_space,
+    example_action,
+    example_observation,
+    in_types_of,
+    own_space,
+)
 from jaxagents.envs.on_host.environment import Terms
+from jaxagents.envs.on_host.episodes import Copies, VectorStep, check_distinct
 from jaxagents.envs.on_host.infos import Infos
-from jaxagents.envs.on_host.returned import reward_of
+from jaxagents.envs.on_host.vectors import reward_of
+from jaxagents.envs.spaces import is_discrete, network_space, size_of, widest_space
+
+ByAgent = Mapping[str, Any]
 
 
-class _Ends(NamedTuple):
-    """How a step leaves the actors of one environment.
+class Actors:
+    """The possible agents of an environment, and the arrays that hold what all of them see and do.
+
+    Observations of boxes that are alike stay as they are; any others are flattened, and padded with
+    zeros. Where numbers of actions differ, actions that an actor does not have are masked.
 
     Attributes:
-        terminated: Whether the episode ended.
-        truncated: Whether it was cut.
-        playing: Which actors are still in the game.
+        agents: Their names, in the order of the rows.
+        action_space: Space of the actions of one actor.
+        observation_space: Space of the observation of one actor.
+        state: The input of a centralised critic, as zeros; `None` if the environment has no `state()`.
     """
 
-    terminated: bool
-    truncated: bool
-    playing: Bool[np.ndarray, "actors"]
+    def __init__(self, env: ParallelEnv, name: str) -> None:
+        """Starts an episode, to see what is observed.
+
+        Args:
+            env: The environment.
+            name: Its name.
+
+        Raises:
+            TypeError: Some agents have discrete actions and others do not, or boxes have other bounds.
+            ValueError: Actions are such as no agent takes, or have masks but are not discrete, or there
+                are no agents.
+        """
+        agents: Any = getattr(env, "possible_agents", ())
+        self.agents: tuple[str, ...] = tuple(agents)
+        if not self.agents:
+            raise ValueError(
+                f"{name} has no possible_agents: an agent has networks for all actors that there may "
+                "be, so that the environment has to name them before the first episode."
+            )
+        action_spaces = [env.action_space(agent) for agent in self.agents]
+        for space in action_spaces:
+            check_action_space(space)
+        first = action_spaces[0]
+        are_alike = not is_discrete(first) and all(space == first for space in action_spaces)
+        self.action_space = own_space(first) if are_alike else widest_space(action_spaces, name)
+        self._sizes = [size_of(space) if space.shape is not None else 0 for space in action_spaces]
+        seen = [_seen(env.observation_space(agent)) for agent in self.agents]
+        self._flattened = () if _are_alike_boxes(seen) else tuple(seen)
+        width = max(map(spaces.flatdim, self._flattened), default=0)
+        row = spaces.Box(-np.inf, np.inf, (width,)) if self._flattened else seen[0]
+        self.observation_space, self._blank = own_space(row), example_observation(row)
+        is_masked = any(mask is not None for mask in self._masks_of(*env.reset(seed=0)))
+        self._name, self._has = name, None
+        if is_discrete(self.action_space):
+            has = np.arange(self.action_space.n) < np.asarray(self._sizes)[:, None]
+            self._has = has if is_masked or not has.all() else None
+        elif is_masked:
+            raise ValueError(
+                f"{name} has masks of actions, which are heeded where all actions are Discrete, but "
+                f"they are {self.action_space}: leave the entry {ACTION_MASK!r} out, or number the "
+                "actions through."
+            )
+        self.state = _state_of(env)
+
+    def example(self) -> tuple[PyTree, PyTree]:
+        """An observation and an action of all actors, as arrays of zeros, without the critic's state."""
+        action = example_action(self.action_space)
+        rows = jax.tree.map(lambda x: np.stack([x] * len(self.agents)), action)
+        return self.observation({}, {}, np.zeros(len(self.agents), bool), None), rows
+
+    def observation(
+        self,
+        observations: ByAgent,
+        infos: ByAgent,
+        playing: Bool[np.ndarray, "actors"],
+        state: PyTree,
+    ) -> PyTree:
+        """The observation of all actors.
+
+        Args:
+            observations: The observation of each agent; others get zeros.
+            infos: The info of each agent.
+            playing: Which actors are still in the game.
+            state: The input of a centralised critic, if it is shown.
+
+        Returns:
+            A dict of arrays.
+
+        Raises:
+            ValueError: There are masks of actions, but there were none when the environment was first
+                reset.
+        """
+        entries = {
+            ACTION_MASK: self._action_mask(observations, infos),
+            ACTOR_MASK: playing,
+            CRITIC_STATE: None if state is None else as_observation(state),
+        }
+        rows = [self._row(i, observations) for i in range(len(self.agents))]
+        return observed_beside(_stacked(rows), **entries)
+
+    def actions(
+        self, action: PyTree[Shaped[np.ndarray, "actors ..."]], agents: Sequence[str]
+    ) -> dict[str, Any]:
+        """The actions that an environment is given: by name, for the agents that are in the game."""
+        return {agent: self._action(action, self.agents.index(agent)) for agent in agents}
+
+    def _action(self, action: PyTree, i: int) -> Any:
+        if is_discrete(self.action_space):
+            return min(action[i], action.dtype.type(self._sizes[i] - 1))
+        own = jax.tree.map(lambda x: x[i], action)
+        is_vector = isinstance(own, np.ndarray) and own.ndim == 1
+        return own[: self._sizes[i]] if is_vector else own
+
+    def _row(self, i: int, observations: ByAgent) -> PyTree:
+        if self.agents[i] not in observations:
+            return self._blank
+        own = network_input(observations[self.agents[i]])
+        if not self._flattened:
+            return in_types_of(self._blank, as_observation(own))
+        row = self._blank.copy()
+        flat = spaces.flatten(self._flattened[i], own)
+        row[: len(flat)] = flat
+        return row
+
+    def _action_mask(
+        self, observations: ByAgent, infos: ByAgent
+    ) -> Bool[np.ndarray, "actors n"] | None:
+        given = dict(zip(self.agents, self._masks_of(observations, infos), strict=True))
+        given = {agent: mask for agent, mask in given.items() if mask is not None}
+        if self._has is None:
+            if given:
+                raise ValueError(
+                    f"{self._name} gives {next(iter(given))} an {ACTION_MASK!r}, but gave nobody one "
+                    "when it was first reset: give one then too, such as one that allows every action."
+                )
+            return None
+        masks = self._has.copy()
+        for agent, mask in given.items():
+            i = self.agents.index(agent)
+            masks[i, : self._sizes[i]] &= np.asarray(mask, bool)
+        return masks
+
+    def _masks_of(self, observations: ByAgent, infos: ByAgent) -> list[Any]:
+        """The mask of each agent's actions, from its observation or its info."""
+
+        def mask(agent: str) -> Any:
+            for said in (observations.get(agent), infos.get(agent)):
+                if isinstance(said, Mapping) and said.get(ACTION_MASK) is not None:
+                    return said[ACTION_MASK]
+            return None
+
+        return list(map(mask, self.agents))
+
+
+def _seen(space: spaces.Space) -> spaces.Space:
+    """The space of what networks see."""
+    part = network_space(space)
+    return spaces.Dict(part) if isinstance(part, dict) else part
+
+
+def _are_alike_boxes(each: Sequence[spaces.Space]) -> bool:
+    """Whether spaces are the same box of arrays, or the same dict of boxes."""
+
+    def is_simple(space: spaces.Space) -> bool:
+        if isinstance(space, spaces.Dict):
+            return all(map(is_simple, space.spaces.values()))
+        return isinstance(space, spaces.Box) and len(space.shape) > 0
+
+    return is_simple(each[0]) and all(space == each[0] for space in each)
+
+
+def _state_of(env: ParallelEnv) -> PyTree:
+    try:
+        state = env.state()
+    except (NotImplementedError, AttributeError, TypeError):  # some keep a dict of that name
+        return None
+    return jax.tree.map(np.zeros_like, as_observation(state))
 
 
 class ParallelCopies(Copies):
-    """Copies of a parallel environment, whose caller starts the episodes.
+    """Copies of a parallel environment, whose caller starts the episodes; they step one after another.
 
     An episode is over once no agent is left. It was cut if one that played to the end was, and ended
     otherwise. Agents that terminate earlier, or in the step in which others are cut, have left.
@@ -51,53 +227,45 @@ class ParallelCopies(Copies):
             envs: The environments.
             actors: Their agents.
             terms: How episodes are played.
-            given: What a user made of them; see `Copies`.
+            given: The object that a user made of them; see `Copies`.
 
         Raises:
             ValueError: One of them is there twice.
         """
-        self.n_envs = len(envs)
+        self.n_envs, self.given = len(envs), given
         self.action_space = actors.action_space
-        self._envs = envs
+        self.environments = [env.unwrapped for env in envs]
         check_distinct(self.environments)
-        self._actors = actors
         self.infos = Infos(terms.info_names)
+        self._envs, self._actors = envs, actors
         self._shows_state = terms.shows_critic_state and actors.state is not None
-        self.given = given
         self._rows: list[PyTree] = [None] * len(envs)
-
-    @property
-    def environments(self) -> list[object]:
-        """The environments; see `Copies`."""
-        return [env.unwrapped for env in self._envs]
 
     def reset(self, seeds: Sequence[int | None], where: Bool[np.ndarray, "environments"]) -> PyTree:
         """Starts episodes; see `Copies`."""
         for i in np.flatnonzero(where).tolist():
             observations, infos = self._envs[i].reset(seed=seeds[i])
-            playing = self._are_among(self._envs[i].agents)
-            self._rows[i] = self._observation(i, observations, infos, playing)
+            self._observe(i, observations, infos, self._envs[i].agents)
         return _stacked(self._rows)
 
     def step(self, actions: PyTree) -> VectorStep:
         """Takes one step in every environment; see `Copies`."""
-        rewards, ends, said = [], [], []
+        rewards, terminated, truncated, said = [], [], [], []
         for i, env in enumerate(self._envs):
             before = tuple(env.agents)
             given = self._actors.actions(jax.tree.map(lambda x, i=i: x[i], actions), before)
-            observations, reward, terminations, truncations, infos = env.step(given)
-            end = self._ends(before, env.agents, terminations, truncations)
-            self._rows[i] = self._observation(i, observations, infos, end.playing)
-            rewards.append(self._rewards(env, reward))
-            ends.append(end)
+            observations, reward, ended, cut, infos = env.step(given)
+            left = [agent for agent in env.agents if not (ended.get(agent) or cut.get(agent))]
+            cut_at_last = [agent for agent in before if cut.get(agent) and not ended.get(agent)]
+            self._observe(i, observations, infos, left or cut_at_last or before)
+            terminated.append(not left and not cut_at_last)
+            truncated.append(not left and bool(cut_at_last))
+            each = [reward_of(env, reward.get(agent, 0.0)) for agent in self._actors.agents]
+            rewards.append(np.array(each, np.float32))
             said.append(self.infos.of_actors(infos, self._actors.agents))
-        obs, (terminated, truncated, _) = (
-            _stacked(self._rows),
-            map(np.array, zip(*ends, strict=True)),
-        )
-        counts = np.ones(self.n_envs, bool)
-        reward, info = np.stack(rewards), _stacked(said)
-        return VectorStep(obs, obs, reward, terminated, truncated, counts, info)
+        obs, counts = _stacked(self._rows), np.ones(self.n_envs, bool)
+        reward, ends = np.stack(rewards), (np.array(terminated), np.array(truncated))
+        return VectorStep(obs, obs, reward, *ends, counts, _stacked(said))
 
     def picture(self) -> UInt8[np.ndarray, "height width 3"]:
         """A picture of the first environment."""
@@ -109,29 +277,13 @@ class ParallelCopies(Copies):
             for env in self._envs:
                 env.close()
 
-    def _observation(
-        self, i: int, observations: ByAgent, infos: ByAgent, playing: Bool[np.ndarray, "actors"]
-    ) -> PyTree:
+    def _observe(
+        self, i: int, observations: ByAgent, infos: ByAgent, playing: Sequence[str]
+    ) -> None:
+        """Keeps the observation of an environment, in which some agents are still in the game."""
+        mask = np.array([agent in playing for agent in self._actors.agents], bool)
         state = self._envs[i].state() if self._shows_state else None
-        return self._actors.observation(observations, infos, playing, state)
-
-    def _rewards(self, env: ParallelEnv, reward: ByAgent) -> Float[np.ndarray, "actors"]:
-        of_each = [reward_of(env, reward.get(agent, 0.0)) for agent in self._actors.agents]
-        return np.array(of_each, np.float32)
-
-    def _ends(
-        self, before: Sequence[str], after: Sequence[str], ended: ByAgent, cut: ByAgent
-    ) -> _Ends:
-        left = [agent for agent in after if not (ended.get(agent) or cut.get(agent))]
-        if left:
-            return _Ends(False, False, self._are_among(left))
-        cut_at_last = [agent for agent in before if cut.get(agent) and not ended.get(agent)]
-        if cut_at_last:
-            return _Ends(False, True, self._are_among(cut_at_last))
-        return _Ends(True, False, self._are_among(before))
-
-    def _are_among(self, agents: Sequence[str]) -> Bool[np.ndarray, "actors"]:
-        return np.array([agent in agents for agent in self._actors.agents], bool)
+        self._rows[i] = self._actors.observation(observations, infos, mask, state)
 
 
 def _stacked(rows: Sequence[PyTree]) -> PyTree:

@@ -1,4 +1,4 @@
-"""Vectors of Gymnasium environments, whichever way they start the next episode."""
+"""Vectors of Gymnasium environments, whichever way they start the next episode, and checks of them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from jaxtyping import Bool, PyTree, UInt8
 
 from jaxagents.envs.episodes import InfoNames
 from jaxagents.envs.on_host.arrays import example_seen
-from jaxagents.envs.on_host.copies import Copies, VectorStep, check_distinct
+from jaxagents.envs.on_host.episodes import Copies, VectorStep, check_distinct
 from jaxagents.envs.on_host.infos import Infos
 
 _ENVPOOL = "envpool.python.envpool", "EnvPoolMixin"
@@ -36,42 +36,35 @@ class Vector(Copies):
 
         Args:
             env: The vector.
-            given: What a user made of it; see `Copies`.
+            given: The object that a user made of it; see `Copies`.
             info_names: Names of the entries of infos that are kept; `None` keeps none.
 
         Raises:
             ValueError: Its steps are of some of its environments only, or one of them is there twice.
         """
-        self._has_its_seeds = is_of_envpool(env)
-        if self._has_its_seeds:
-            _check_steps_all(env)
-        self.env = env
+        pool: Any = env.unwrapped
+        bases = [(base.__module__, base.__qualname__) for base in type(pool).__mro__]
+        self._has_its_seeds = _ENVPOOL in bases  # which EnvPool is given when it is made
+        if self._has_its_seeds and pool.config["batch_size"] != pool.config["num_envs"]:
+            raise ValueError(
+                "A step must be one of all environments, but this EnvPool steps "
+                f"{pool.config['batch_size']} of {pool.config['num_envs']} at a time: make it without "
+                "batch_size."
+            )
+        self.env, self.given, self.n_envs = env, given, env.num_envs
+        self.environments = (
+            [x.unwrapped for x in pool.envs] if isinstance(pool, SyncVectorEnv) else []
+        )
         check_distinct(self.environments)
         self.infos = Infos(info_names or InfoNames())
-        self.given = given
-        self.n_envs = env.num_envs
         self.action_space = env.single_action_space
         self._mode = autoreset_mode(env)
         self.starts_episodes = self._mode != AutoresetMode.DISABLED
         self._example = example_seen(env.single_observation_space)
         self._starts = np.zeros(self.n_envs, bool)
 
-    @property
-    def environments(self) -> list[object]:
-        """The environments of a vector that steps one after another; see `Copies`."""
-        given = self.env.unwrapped
-        return [env.unwrapped for env in given.envs] if isinstance(given, SyncVectorEnv) else []
-
     def reset(self, seeds: Sequence[int | None], where: Bool[np.ndarray, "environments"]) -> PyTree:
-        """Starts episodes.
-
-        Args:
-            seeds: A seed for each environment; `None` where no episode starts. EnvPool takes none.
-            where: In which of them; in all, if the vector starts episodes by itself.
-
-        Returns:
-            The current observations of all environments.
-        """
+        """Starts episodes; see `Copies`. EnvPool takes no seeds."""
         self._starts[where] = False
         if self.starts_episodes:  # perhaps all in one, with a single generator
             obs, _ = self.env.reset(seed=None if self._has_its_seeds else seeds[0])
@@ -81,14 +74,7 @@ class Vector(Copies):
         return self._cast(obs)
 
     def step(self, actions: PyTree) -> VectorStep:
-        """Takes one step in every environment.
-
-        Args:
-            actions: Actions, environments first.
-
-        Returns:
-            The outcome.
-        """
+        """Takes one step in every environment; see `Copies`."""
         obs, reward, terminated, truncated, info = self.env.step(actions)
         obs = self._cast(obs)
         terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
@@ -120,7 +106,7 @@ class Vector(Copies):
     def _with_final(
         self, obs: PyTree, info: Mapping[str, Any], over: Bool[np.ndarray, "environments"]
     ) -> PyTree:
-        """Observations with the last one of each episode that is over in the place of the next first."""
+        """Observations, with the last one where an episode is over in place of the next first one."""
         if "final_obs" not in info:
             raise ValueError(
                 f"{self.env} starts episodes in the step that ends the one before, but its info lacks "
@@ -131,21 +117,6 @@ class Vector(Copies):
             final = info["final_obs"][i]
             jax.tree.map(lambda rows, x, i=i: rows.__setitem__(i, x), obs, final)
         return obs
-
-
-def is_of_envpool(env: gymnasium.Env | VectorEnv) -> bool:
-    """Whether EnvPool made a vector, whose seeds are given when it is made."""
-    bases = type(env.unwrapped).__mro__
-    return _ENVPOOL in [(base.__module__, base.__qualname__) for base in bases]
-
-
-def _check_steps_all(pool: Any) -> None:
-    config = pool.unwrapped.config
-    if config["batch_size"] != config["num_envs"]:
-        raise ValueError(
-            f"A step must be one of all environments, but this EnvPool steps {config['batch_size']} of "
-            f"{config['num_envs']} at a time: make it without batch_size."
-        )
 
 
 def spaces_of_one(env: gymnasium.Env | VectorEnv) -> tuple[spaces.Space, spaces.Space]:
@@ -163,3 +134,100 @@ def autoreset_mode(env: VectorEnv) -> AutoresetMode:
     """
     known = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
     return AutoresetMode(getattr(env.unwrapped, "autoreset_mode", known))
+
+
+class Checked(gymnasium.Wrapper):
+    """An environment whose resets and steps say what is wrong with their results, before a vector fails.
+
+    Rewards and flags become numbers, as vectors need them. Only the observation of the first step is
+    checked, since that takes time.
+    """
+
+    _has_stepped = False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[PyTree, dict[str, Any]]:
+        """Starts an episode, and checks the results."""
+        returned = start_of(self.env, self.env.reset(seed=seed, options=options))
+        self._check("reset", *returned)
+        return returned
+
+    def step(self, action: PyTree) -> tuple[PyTree, float, bool, bool, dict[str, Any]]:
+        """Takes a step, and checks the results."""
+        outcome = step_of(self.env, self.env.step(action))
+        if not self._has_stepped:
+            self._check("step", outcome[0], outcome[-1])
+            self._has_stepped = True
+        return outcome
+
+    def _check(self, method: str, observation: PyTree, info: Any) -> None:
+        name = _name_of(self.env)
+        if not isinstance(info, dict):
+            raise TypeError(f"{name}.{method} must return a dict as the info, got {info!r}.")
+        if not _fits(self.env.observation_space, observation):
+            found = jax.tree.map(np.shape, observation)
+            raise ValueError(
+                f"{name}.{method} returns an observation of shape {found}, but observation_space "
+                f"is {self.env.observation_space}: correct whichever is wrong."
+            )
+
+
+def _fits(space: spaces.Space, observation: PyTree) -> bool:
+    """Whether an observation has the structure and the shapes of its space."""
+    if isinstance(space, spaces.Dict):
+        return isinstance(observation, Mapping) and all(
+            name in observation and _fits(part, observation[name]) for name, part in space.items()
+        )
+    return np.shape(observation) == space.shape
+
+
+def start_of(env: gymnasium.Env, returned: Any) -> tuple[PyTree, Any]:
+    """The observation and the info of a reset; raises `TypeError` if it returned anything else."""
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise TypeError(
+            f"{_name_of(env)}.reset must return a tuple (observation, info), got {_kind(returned)}: "
+            "environments of the old Gym return the observation alone."
+        )
+    return returned
+
+
+def step_of(env: gymnasium.Env, returned: Any) -> tuple[PyTree, float, bool, bool, Any]:
+    """The observation, reward, both flags and the info of a step; raises `TypeError` as `start_of`."""
+    if not isinstance(returned, tuple) or len(returned) != 5:
+        raise TypeError(
+            f"{_name_of(env)}.step must return a tuple (observation, reward, terminated, truncated, "
+            f"info), got {_kind(returned)}: environments of the old Gym return four, with one done."
+        )
+    observation, reward, terminated, truncated, info = returned
+    ends = _flag_of(env, "terminated", terminated), _flag_of(env, "truncated", truncated)
+    return observation, reward_of(env, reward), *ends, info
+
+
+def reward_of(env: Any, reward: Any) -> float:
+    """The reward of a step, of Gymnasium or PettingZoo, as a float; raises `TypeError` if it is none."""
+    if isinstance(reward, float | int):
+        return float(reward)
+    array = np.asarray(reward)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        raise TypeError(f"{_name_of(env)}.step must return a number as the reward, got {reward!r}.")
+    return float(array.item())
+
+
+def _flag_of(env: gymnasium.Env, name: str, flag: Any) -> bool:
+    if isinstance(flag, bool | np.bool_):
+        return bool(flag)
+    array = np.asarray(flag)
+    if array.size != 1 or array.item() not in (False, True):
+        raise TypeError(f"{_name_of(env)}.step must return a boolean as {name}, got {flag!r}.")
+    return bool(array.item())
+
+
+def _name_of(env: Any) -> str:
+    return type(env.unwrapped).__qualname__
+
+
+def _kind(returned: Any) -> str:
+    if isinstance(returned, tuple):
+        return f"a tuple of {len(returned)}"
+    return f"a value of the type {type(returned).__name__}"

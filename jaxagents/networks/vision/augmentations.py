@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key, Shaped
 
 from jaxagents.core.keys import as_key
-from jaxagents.core.nearest import unknown
+from jaxagents.core.names import unknown
 from jaxagents.core.numbers import not_negative
 
 P = ParamSpec("P")

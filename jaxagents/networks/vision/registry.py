@@ -6,7 +6,7 @@ from typing import Any
 
 from flax import linen as nn
 
-from jaxagents.core.nearest import unknown
+from jaxagents.core.names import unknown
 from jaxagents.networks.vision.encoder import AtariEncoder, ImpalaEncoder
 from jaxagents.networks.vision.resnet import ResNetV1, ResNetV2
 from jaxagents.networks.vision.vit import ViT

@@ -59,19 +59,11 @@ def test_takes_wrappers_off_that_reset_and_count():
         as_environment(envs.fast.Fast(), 3)
 
 
-def test_trains(native):
-    assert (
-        repr(check_suite_environment(as_environment(native, None))) == "<PPO on InvertedPendulum>"
-    )
-
-
-def test_agents_take_native_environments_and_names():
-    from brax import envs
-
-    config = ppo.AgentConfig()
-    assert isinstance(PPO("brax:fast", None, config).env, adapter_named("brax"))
-    assert PPO(envs.fast.Fast(), None, config).env_params is None
+def test_agents_take_native_environments_and_names(native):
+    trained = check_suite_environment(as_environment(native, None))
+    assert repr(trained) == "<PPO on InvertedPendulum>"
+    assert isinstance(PPO("brax:fast", None, ppo.AgentConfig()).env, adapter_named("brax"))
     with pytest.raises(
         ValueError, match=r"brax has no environment 'humanid'. Did you mean 'humanoid'"
     ):
-        PPO("brax:humanid", None, config)
+        jaxagents.make("brax:humanid")

@@ -51,6 +51,8 @@ def test_steps_as_jaxmarl_does_and_gives_the_true_successor():
         assert bool(timestep.truncated) == bool(dones["__all__"]) == (i == 4)
         state = timestep.envstate
     assert not np.allclose(timestep.obs, timestep.next_obs)
+    assert state.envstate.playing is None
+    assert env.actor_mask(state.envstate) is None
     check_suite_environment(env)
 
 
@@ -68,30 +70,16 @@ def test_agents_of_different_sizes_are_filled_up_and_masked():
     check_suite_environment(env)
 
 
-def test_heeds_the_masks_of_smax():
-    env = jaxagents.make("jaxmarl:HeuristicEnemySMAX", scenario="3m")
-    assert env.n_actors == 3
-    _, state = env.reset(KEY)
-    mask = env.env.get_avail_actions(state.native)["ally_0"]
-    np.testing.assert_array_equal(env.action_mask(state)[0], mask.astype(bool))
-    assert not mask.all()
-    check_suite_environment(env)
-
-
-def test_overcooked_by_the_name_of_its_layout():
+def test_layouts_have_names_and_agents_may_have_numbers():
     env = jaxagents.make("jaxmarl:overcooked", layout="coord_ring", max_steps=2)
     assert env.observation_space.dtype == np.float32
     assert lasts(env, [4, 4], 2) == [(False, False), (False, True)]
     _, state = jax.eval_shape(env.reset, KEY)
     info = jax.eval_shape(env.step, KEY, state, jnp.array([4, 4])).info
     assert info["shaped_reward"].shape == (2,)
-
-
-def test_agents_without_names():
-    env = jaxagents.make("jaxmarl:coin_game")
-    assert env.agents == ("0", "1")
-    _, state = env.reset(KEY)
-    assert env.step(KEY, state, jnp.zeros(2, int)).reward.shape == (2,)
+    unnamed = jaxagents.make("jaxmarl:coin_game")
+    assert unnamed.agents == ("0", "1")
+    assert unnamed.step(KEY, unnamed.reset(KEY)[1], jnp.zeros(2, int)).reward.shape == (2,)
 
 
 def test_equal_environments_are_equal():
@@ -106,14 +94,17 @@ def test_equal_environments_are_equal():
         PPO(jaxmarl.make("MPE_simple_spread_v3"), None, ppo.AgentConfig())
 
 
-def test_units_that_fall_in_smax_leave_the_game():
+def test_smax_masks_actions_and_units_that_fall_leave_the_game():
     env = jaxagents.make("jaxmarl:HeuristicEnemySMAX", scenario="3m")
     episodes = Episodes(env, 100, (3,))
     obs, state = episodes.reset(KEY)
     native_step, step = jax.jit(env.env.step_env), jax.jit(episodes.play)
     fallen, alone = np.zeros(3, bool), False
-    state_of_world = env.env.reset(jax.random.key(0))[0]["world_state"]
-    np.testing.assert_array_equal(env.critic_state(env.reset(jax.random.key(0))[1]), state_of_world)
+    state_of_world = env.env.reset(KEY)[0]["world_state"]
+    np.testing.assert_array_equal(env.critic_state(env.reset(KEY)[1]), state_of_world)
+    available = env.env.get_avail_actions(state.envstate.native)["ally_0"]
+    np.testing.assert_array_equal(obs["action_mask"][0], available.astype(bool))
+    assert not available.all()
     for i in range(100):
         assert obs["actor_mask"].dtype == bool
         np.testing.assert_array_equal(obs["actor_mask"], ~fallen)
@@ -132,9 +123,3 @@ def test_units_that_fall_in_smax_leave_the_game():
     assert dones["__all__"]
     assert alone
     check_suite_environment(env)
-
-
-def test_where_nobody_leaves_early_nothing_is_said_of_it():
-    _, state = jaxagents.make("jaxmarl:MPE_simple_spread_v3").reset(KEY)
-    assert state.playing is None
-    assert jaxagents.make("jaxmarl:MPE_simple_spread_v3").actor_mask(state) is None

@@ -82,13 +82,11 @@ def test_games_of_one_player_ask_nobody():
 def test_equal_games_are_equal():
     import pgx
 
-    def agent(env):
-        return DQN(env, None, dqn.AgentConfig())
-
-    assert agent(pgx.make("tic_tac_toe")) == agent(pgx.make("tic_tac_toe"))
-    assert agent(jaxagents.make("pgx:tic_tac_toe")) == agent("pgx:tic_tac_toe")
-    other = jaxagents.make("pgx:tic_tac_toe", opponent=first_allowed)
-    assert agent(other) != agent("pgx:tic_tac_toe")
+    config = dqn.AgentConfig()
+    games = [pgx.make("tic_tac_toe"), "pgx:tic_tac_toe", jaxagents.make("pgx:tic_tac_toe")]
+    first, *others = (DQN(game, None, config) for game in games)
+    assert others == [first, first]
+    assert first != DQN(jaxagents.make(games[1], opponent=first_allowed), None, config)
 
 
 def test_opponents_can_be_replaced():

@@ -45,15 +45,12 @@ def test_many_at_once_are_each_as_alone(native):
 
 
 def test_the_limit_is_that_of_the_configuration(native):
-    assert as_environment(native).max_steps == native._config.episode_length
+    made = as_environment(native)
+    assert isinstance(made, adapter_named("playground"))
+    assert made.max_steps == native._config.episode_length
+    check_suite_environment(made)
     env = jaxagents.make("playground:CartpoleBalance", episode_length=2)
     assert lasts(env, np.zeros(1), 3) == [(False, False), (False, True), (False, True)]
-
-
-def test_trains_and_is_checked(native):
-    env = as_environment(native)
-    assert isinstance(env, adapter_named("playground"))
-    check_suite_environment(env)
 
 
 def test_refuses_warp():

@@ -7,8 +7,7 @@ import pytest
 
 from jaxagents import PPO, ppo
 from jaxagents.envs import Gymnasium
-from jaxagents.envs.on_host.episodes import HostEpisodes
-from jaxagents.envs.on_host.played import Played
+from jaxagents.envs.on_host.episodes import HostEpisodes, Played
 from jaxagents.envs.on_host.vectors import Vector
 
 envpool = pytest.importorskip("envpool")
@@ -45,17 +44,11 @@ def test_steps_that_count_lead_from_each_observation_to_its_true_successor():
 
 def test_an_agent_learns_in_a_pool_and_is_evaluated_elsewhere():
     config = ppo.AgentConfig(
-        n_steps=2,
-        batch_size=N_ENVS,
-        rollout_length=8,
-        minibatch_size=1,
-        n_evals=2,
-        max_episode_steps=9,
+        n_steps=2, batch_size=N_ENVS, rollout_length=8, minibatch_size=1, n_evals=2
     )
     with pytest.raises(ValueError, match="none can be made for evaluations"):
         PPO(pool(), None, config)
-    env = Gymnasium(pool(), eval_env=gymnasium.make("CartPole-v1"))
-    agent = PPO(env, None, config)
+    agent = PPO(Gymnasium(pool(), eval_env=gymnasium.make("CartPole-v1")), None, config)
     runner, metrics = agent.train(jax.random.key(0), ppo.HyperParameters(), progress=False)
     assert metrics["returns"].shape == (3, 2)
     assert np.isfinite(runner.obs).all()

@@ -10,11 +10,9 @@ from pettingzoo import ParallelEnv
 from jaxagents.engine.host_play import Player, play_one_each
 from jaxagents.envs import PettingZoo
 from jaxagents.envs.episodes import InfoNames
-from jaxagents.envs.on_host.actors import Actors
 from jaxagents.envs.on_host.environment import Terms
-from jaxagents.envs.on_host.episodes import HostEpisodes
-from jaxagents.envs.on_host.parallel import ParallelCopies
-from jaxagents.envs.on_host.played import Played
+from jaxagents.envs.on_host.episodes import HostEpisodes, Played
+from jaxagents.envs.on_host.parallel import Actors, ParallelCopies
 
 N_ENVS = 3
 SEEDS = np.arange(N_ENVS, dtype=np.uint32)
@@ -48,22 +46,19 @@ def test_steps_lead_to_the_true_successor_until_no_agent_is_left():
         step = episodes.step(actions_of(time))
         for i, of_each in enumerate(ends):
             clock = int(before["observation"][i, :, 1].max()) + 1
-            in_game = before["actor_mask"][i]
+            in_game, actions = before["actor_mask"][i], actions_of(time)[i]
             of_each = np.array([of_each["near"], of_each["far"]])
             np.testing.assert_array_equal(in_game, of_each >= clock)
             numbers = step.next_obs["observation"][i, :, :3]
             np.testing.assert_array_equal(numbers[~in_game], 0)
             np.testing.assert_array_equal(numbers[in_game, 1], clock)
-            own = (actions_of(time)[i] + before["observation"][i, :, 2])[in_game]
-            np.testing.assert_array_equal(numbers[in_game, 2], own)
-            np.testing.assert_array_equal(step.reward[i], (actions_of(time)[i] == 1) & in_game)
-            np.testing.assert_array_equal(
-                step.info["sum"][i], np.where(in_game, numbers[:, 2], np.nan)
-            )
-            ended, cut = (
-                in_game & (of_each == clock),
-                in_game & (of_each > clock) & (clock == LIMIT),
-            )
+            sums = actions + before["observation"][i, :, 2]
+            np.testing.assert_array_equal(numbers[in_game, 2], sums[in_game])
+            np.testing.assert_array_equal(step.reward[i], (actions == 1) & in_game)
+            expected = np.where(in_game, numbers[:, 2], np.nan)
+            np.testing.assert_array_equal(step.info["sum"][i], expected)
+            ended = in_game & (of_each == clock)
+            cut = in_game & (of_each > clock) & (clock == LIMIT)
             over = (~in_game | ended | cut).all()
             assert step.truncated[i] == (over and cut.any())
             assert step.terminated[i] == (over and not cut.any())
@@ -87,10 +82,7 @@ def test_episodes_go_on_where_they_were():
     other = HostEpisodes(copies()[0], max_steps=100)
     assert other.go_to(played, obs).all()
     for time, expected in enumerate(later, 10):
-        step = other.step(actions_of(time))
-        np.testing.assert_array_equal(step.reward, expected.reward)
-        for name in obs:
-            np.testing.assert_array_equal(step.next_obs[name], expected.next_obs[name])
+        trees.assert_equal(other.step(actions_of(time)), expected)
 
 
 class Shaped(Relay):
@@ -98,25 +90,19 @@ class Shaped(Relay):
 
     def step(self, actions):
         seen, *others, infos = super().step(actions)
-        return (
-            seen,
-            *({agent: np.array([x]) for agent, x in each.items()} for each in others),
-            infos,
-        )
+        shaped = ({agent: np.array([x]) for agent, x in each.items()} for each in others)
+        return seen, *shaped, infos
 
 
 def test_rewards_and_ends_may_be_arrays_of_one():
-    def steps(make):
-        vector = ParallelCopies([make()], Actors(make(), "relay"), TERMS)
+    vectors = [ParallelCopies([make()], Actors(make(), "relay"), TERMS) for make in (Relay, Shaped)]
+    for vector in vectors:
         vector.reset([0], ALL[:1])
-        while True:
-            step = vector.step(np.array([[1, 2]], np.int32))
-            yield step
-            if (step.terminated | step.truncated).all():
-                return
-
-    for step, shaped in zip(steps(Relay), steps(Shaped), strict=True):
+    over = False
+    while not over:
+        step, shaped = (vector.step(np.array([[1, 2]], np.int32)) for vector in vectors)
         trees.assert_equal(step, shaped)
+        over = (step.terminated | step.truncated).all()
 
 
 def test_rewards_that_are_no_numbers_are_named():
@@ -228,12 +214,9 @@ def test_images_stay_bytes_and_what_is_no_box_is_flattened():
 def test_actions_of_boxes_are_cut_to_those_that_an_agent_has():
     small, large = (spaces.Box(-1, 1, (n,)) for n in (1, 2))
     env = Still([NUMBERS] * 2, [small, large])
-    vector = ParallelCopies([env], Actors(env, "still"), TERMS)
-    vector.step(np.float32([[[0.1, 0.2], [0.3, 0.4]]]))
-    assert [x.tolist() for x in env.taken.values()] == [
-        pytest.approx([0.1]),
-        pytest.approx([0.3, 0.4]),
-    ]
+    ParallelCopies([env], Actors(env, "still"), TERMS).step(np.float32([[[0.1, 0.2], [0.3, 0.4]]]))
+    np.testing.assert_array_equal(env.taken["a"], np.float32([0.1]))
+    np.testing.assert_array_equal(env.taken["b"], np.float32([0.3, 0.4]))
     pair = spaces.MultiDiscrete([2, 3])
     env = Still([NUMBERS] * 2, [pair, pair])
     assert Actors(env, "still").actions(np.array([[0, 1], [1, 2]]), ["b"])["b"].tolist() == [1, 2]
@@ -257,23 +240,20 @@ def test_observations_are_of_the_type_of_their_space_whoever_is_in_the_game():
             return {agent: np.zeros(2, np.uint8) for agent in self.agents}
 
     env = Bytes()
-    actors = Actors(env, "bytes")
-    seen, infos = env.reset(seed=0)
-    for playing in ([True, True], [True, False]):
-        those = {
-            agent: seen[agent] for agent, plays in zip(env.agents, playing, strict=True) if plays
-        }
-        rows = actors.observation(those, infos, np.array(playing), None)
+    actors, (seen, infos) = Actors(env, "bytes"), env.reset(seed=0)
+    for agents in (["near", "far"], ["near"]):
+        playing = np.array([True, len(agents) == 2])
+        rows = actors.observation({agent: seen[agent] for agent in agents}, infos, playing, None)
         assert rows["observation"].dtype == np.float32
 
 
 def test_no_environment_is_played_in_twice():
     env, terms = Relay(), Terms(max_steps=100)
     with pytest.raises(ValueError, match=r"The same Relay is there twice.*`\[env\] \* n` do not"):
-        PettingZoo([env] * 2).training(2, terms)
+        PettingZoo([env] * 2).episodes("training", 2, terms)
     with pytest.raises(ValueError, match="The same Relay is there twice"):
-        PettingZoo(lambda: env).training(2, terms)
+        PettingZoo(lambda: env).episodes("training", 2, terms)
     both = PettingZoo(lambda: env)
-    assert both.training(1, terms) is both.training(1, terms)
+    assert both.episodes("training", 1, terms) is both.episodes("training", 1, terms)
     with pytest.raises(ValueError, match="The same Relay is there twice"):
-        both.evaluation(1, terms)
+        both.episodes("evaluation", 1, terms)

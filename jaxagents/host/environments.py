@@ -1,19 +1,18 @@
-"""Transitions of Gymnasium environments, and the actions in them, as learners take and give them."""
+"""Gymnasium environments in loops of one's own: rescaled actions, transitions, and statistics."""
 
-from typing import Any, TypeVar
+from typing import Any, SupportsFloat, TypeVar
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
+from gymnasium.wrappers import RecordEpisodeStatistics
 from jaxtyping import PyTree
 
-from jaxagents import ops
-from jaxagents.core.observed import action_mask
 from jaxagents.data.replay_buffer import ENVIRONMENTS
 from jaxagents.envs.on_host.arrays import (
-    action_array,
     check_starts_at_0,
+    example_action,
     example_observation,
 )
 from jaxagents.envs.on_host.vectors import spaces_of_one
@@ -29,7 +28,7 @@ def rescale_actions(env: EnvT) -> EnvT:
 
     Returns:
         The environment itself, where nothing is to be done, else in a
-            `gymnasium.wrappers.RescaleAction`, or that of vectors.
+            `gymnasium.wrappers.RescaleAction`, or its form for vectors.
 
     Raises:
         TypeError: It is neither.
@@ -55,7 +54,7 @@ def rescale_actions(env: EnvT) -> EnvT:
         return env
     is_vector = isinstance(env, VectorEnv)
     wrapper: Any = gymnasium.wrappers.vector if is_vector else gymnasium.wrappers
-    # Integers of Python, unlike those of NumPy, can be written with the environment's specification.
+    # Python integers, unlike NumPy integers, can be written with the environment's specification.
     return wrapper.RescaleAction(env, -1, 1)
 
 
@@ -66,12 +65,12 @@ def example_transition(
 
     Args:
         env: The environment, or a vector of them.
-        n_envs: Number of environments that are played in at once; by default that of the vector, or
+        n_envs: Number of environments that are played in at once; by default the size of the vector, or
             one.
 
     Returns:
-        The transition, of zeros. Those of several environments have an entry `environments`, the number
-            of the one that a transition is from.
+        The transition, of zeros. With several environments it has an entry `environments`, the number of
+            the one that a transition is from.
 
     Raises:
         ValueError: An observation is neither an array nor a dict of them.
@@ -82,7 +81,7 @@ def example_transition(
     of_several = {ENVIRONMENTS: np.int32(0)} if is_of_several else {}
     return {
         "observations": observation,
-        "actions": action_array(action_space, np.zeros(action_space.shape or ())),
+        "actions": example_action(action_space),
         "rewards": np.float32(0),
         "next_observations": observation,
         "masks": np.float32(0),
@@ -91,13 +90,47 @@ def example_transition(
     }
 
 
-def random_action(
-    space: spaces.Space, rng: np.random.Generator, observation: PyTree = None
-) -> np.ndarray:
-    """A uniformly random action of those that the observation allows, in [-1, 1] if it is continuous."""
-    mask = action_mask(observation)
-    if mask is not None:
-        return action_array(space, rng.choice(np.flatnonzero(ops.allowed_actions(mask))))
-    if isinstance(space, spaces.Discrete):
-        return action_array(space, rng.integers(space.n))
-    return action_array(space, rng.uniform(-1.0, 1.0, space.shape))
+class EpisodeMonitor(RecordEpisodeStatistics):
+    """Reports return, length and duration of each episode in `info`, and counts steps.
+
+    Every step's `info["total"]["timesteps"]` is the number of steps since the monitor was made. The info
+    of an episode's last step also has `info["episode"]` with `return` (the undiscounted sum of rewards),
+    `length` (in steps) and `duration` (in seconds of the clock).
+
+    ```python
+    env = EpisodeMonitor(gymnasium.make("Pendulum-v1"))
+    env = rescale_actions(env)
+    ```
+
+    It sees what the environment inside of it does: put wrappers that end episodes (`TimeLimit`) inside,
+    and those that change rewards inside or outside, according to which rewards are to be reported.
+
+    Attributes:
+        total_timesteps: Number of steps since the monitor was made.
+        return_queue: Returns of the last 100 episodes.
+        length_queue: Their lengths.
+        time_queue: Their durations.
+    """
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        """Wraps an environment.
+
+        Args:
+            env: A single environment.
+        """
+        super().__init__(env)
+        self.total_timesteps = 0
+
+    def step(self, action: PyTree) -> tuple[PyTree, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Steps the environment, and reports."""
+        observation, reward, terminated, truncated, info = super().step(action)
+        self.total_timesteps += 1
+        info["total"] = {"timesteps": self.total_timesteps}
+        if terminated or truncated:
+            episode = info["episode"]
+            info["episode"] = {
+                "return": float(episode["r"]),
+                "length": episode["l"],
+                "duration": episode["t"],
+            }
+        return observation, reward, terminated, truncated, info

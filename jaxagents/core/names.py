@@ -1,0 +1,233 @@
+"""Names that users give: misspelt, taken, or known from other libraries or from 0.2.5."""
+
+import difflib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NoReturn
+
+
+def alike(name: str, known: Iterable[str], share: float = 0.5) -> str | None:
+    """The known name that is most like another one, in small or large letters, if any is.
+
+    Args:
+        name: The name that was given.
+        known: The names that there are.
+        share: How much of both names must be alike; 1 is all.
+
+    Returns:
+        The known name, or `None`.
+    """
+    by_small_letters = {candidate.lower(): candidate for candidate in known}
+    found = difflib.get_close_matches(name.lower(), by_small_letters, n=1, cutoff=share)
+    return by_small_letters[found[0]] if found else None
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like another one or begins with it, if any does."""
+    known = list(known)
+    longer = (candidate for candidate in known if candidate.lower().startswith(name.lower()))
+    return alike(name, known) or next(longer, None)
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """Says that a name is unknown, and which known one is nearest.
+
+    Args:
+        kind: The kind of thing that it ought to name.
+        name: The name that was given.
+        known: The names that there are.
+
+    Returns:
+        A message of one line.
+    """
+    known = list(known)
+    near = nearest(name, known)
+    hint = f"Did you mean '{near}'?" if near else f"There are: {', '.join(known)}."
+    return f"There is no {kind} '{name}'. {hint}"
+
+
+OTHER_NAMES = {
+    "num_envs": "n_envs",
+    "num_steps": "rollout_length",
+    "unroll_length": "rollout_length",
+    "num_updates": "n_updates",
+    "num_minibatches": "minibatch_size",
+    "num_epochs": "actor_epochs",
+    "update_epochs": "actor_epochs",
+    "n_epochs": "actor_epochs",
+    "lr": "learning_rate",
+    "max_grad_norm": "grad_clip",
+    "discount": "gamma",
+    "clip_range": "eps_clip",
+    "target_kl": "kl_threshold",
+    "target_update_rate": "tau",
+    "hidden_dims": "features",
+    "hidden_sizes": "features",
+    "net_arch": "features",
+    "actor_lr": "actor_learning_rate",
+    "critic_lr": "critic_learning_rate",
+    "polyak": "tau",
+    "exploration_fraction": "epsilon_steps",
+    "exploration_final_eps": "epsilon",
+    "num_qs": "n_critics",
+    "train_freq": "rollout_length",
+    "buffer_capacity": "buffer_size",
+    "utd_ratio": "gradient_steps",
+    "target_update_interval": "target_update_period",
+    "target_network_update_freq": "target_update_period",
+}
+_TOTALS = ("total_timesteps", "total_steps", "total_env_steps", "num_timesteps", "n_timesteps")
+_OF_OPTIMIZERS = ("learning_rate", "eps", "grad_clip")
+_OF_RUNS = (
+    "n_steps",
+    "n_updates",
+    "total_timesteps",
+    "batch_size",
+    "n_envs",
+    "minibatch_size",
+    "rollout_length",
+    "eval_frequency",
+    "n_evals",
+)
+_TRACED = (
+    "gamma",
+    "gae_lambda",
+    "eps_clip",
+    "ent_coeff",
+    "vf_coeff",
+    "kl_threshold",
+    "tau",
+    "epsilon",
+)
+_GONE = {"deterministic_mode": "0.2.5 had it and never read it"}
+_OF_NETWORKS = ("features", "activation")
+
+
+def advice(name: str, known: Collection[str]) -> str:
+    """Where what a name stands for is to be found, if it is not a field.
+
+    Args:
+        name: The name that was given.
+        known: The names of the fields.
+
+    Returns:
+        A sentence; empty if nothing is known of the name.
+    """
+    ours = OTHER_NAMES.get(name, name)
+    if ours != name and ours in known:
+        return f"Did you mean '{ours}'?"
+    if name in _TOTALS and "start_steps" in known:
+        return "Did you mean 'n_steps'? n_steps counts steps of the environment."
+    if name in _TOTALS and "total_timesteps" in known:
+        return "Did you mean 'total_timesteps'?"
+    if (name in _TOTALS or ours == "n_envs") and "gradient_steps" in known:
+        return (
+            "It learns from a dataset, in n_updates updates of gradient_steps gradient steps, and takes "
+            "no steps in an environment."
+        )
+    if name in _GONE:
+        return f"{_GONE[name]}: leave it out."
+    if ours in _OF_OPTIMIZERS and ("actor_optimizer_params" in known or "actor_epochs" in known):
+        return (
+            f"It is a parameter of the optimizers: HyperParameters(actor_optimizer_params="
+            f"OptimizerParams({ours}=...)), and critic_optimizer_params likewise."
+        )
+    if ours in _OF_NETWORKS and "critic_epochs" in known:
+        return (
+            f"It is a field of networks: actor_network=jaxagents.networks.CategoricalActor(n_actions, "
+            f"{ours}=...), critic_network=jaxagents.networks.StateCritic({ours}=...)."
+        )
+    if ours == "learning_rate" and "gradient_steps" in known:
+        return "Learning rates, such as critic_learning_rate, are fields of HyperParameters."
+    if ours in _TRACED and not _any(_TRACED, known) and _any(_OF_RUNS, known):
+        return f"It is a hyperparameter: HyperParameters({ours}=...)."
+    if ours in _OF_RUNS and not _any(_OF_RUNS, known) and _any((*_TRACED, *_OF_OPTIMIZERS), known):
+        return f"It belongs to the configuration: AgentConfig({ours}=...)."
+    return ""
+
+
+def _any(names: Collection[str], known: Collection[str]) -> bool:
+    return any(name in known for name in names)
+
+
+_AGENTS = {
+    "PPOAgent": "PPOBase, or PPO, which is complete",
+    "PPOAgentBase": "PPOBase",
+    "IPPOAgent": "IPPOBase, or IPPO, which is complete",
+    "ReinforceAgent": "REINFORCEBase, or REINFORCE, which is complete",
+    "DQN_Agent": "DQN",
+    "DDQN_Agent": "DDQN",
+    "CategoricalDQN_Agent": "C51",
+    "QRDDQN_Agent": "QRDQN",
+    "TruncationWrapper": "the field max_episode_steps of the configuration",
+}
+_MODULES = {
+    "utils": "jaxagents.ppo and jaxagents.ippo, for AgentConfig, HyperParameters and OptimizerParams",
+    "depreceated": "jaxagents itself, for REINFORCE, DQN, DDQN, C51 and QRDQN",
+}
+
+
+def former_names(module: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a module that had, or might have had, names of 0.2.5.
+
+    Args:
+        module: Its name.
+
+    Returns:
+        The function.
+    """
+
+    def __getattr__(name: str) -> NoReturn:  # noqa: N807
+        if name in _AGENTS:
+            raise ImportError(_has_moved(f"{name} was the name in 0.2.5", _AGENTS[name]))
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return __getattr__
+
+
+def former_module(name: str) -> ImportError:
+    """The error of a module of 0.2.5.
+
+    Args:
+        name: Its full name.
+
+    Returns:
+        The error, which names what took its place.
+    """
+    return ImportError(_has_moved(f"{name} was a part of 0.2.5", _MODULES[name.rpartition(".")[2]]))
+
+
+def _has_moved(what: str, place: str) -> str:
+    return f"{what}; use {place}. See Migrating in the guide."
+
+
+def check_not_taken(what: str, names: Iterable[str], taken: Collection[str], whose: str) -> None:
+    """Raises if something gives names that are taken.
+
+    Args:
+        what: What gives them, with its verb, such as "DQNLearner._loss reports".
+        names: The names.
+        taken: Those that are taken.
+        whose: What these are, such as "which updates report themselves".
+
+    Raises:
+        ValueError: It does.
+    """
+    both = [name for name in names if name in taken]
+    if both:
+        raise ValueError(f"{what} {both}, {whose}: rename it.")
+
+
+def missing_attribute(owner: object, name: str, advice: Mapping[str, str]) -> Any:
+    """Raises for an attribute that Python did not find, with advice where there is some.
+
+    Args:
+        owner: The object.
+        name: Name of the attribute.
+        advice: What to do instead, by name.
+
+    Raises:
+        AttributeError: In any case.
+    """
+    if name in advice:
+        raise AttributeError(f"{type(owner).__name__} has no {name!r}: {advice[name]}.")
+    return object.__getattribute__(owner, name)  # says what was missing, be it in a property

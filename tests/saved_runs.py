@@ -1,0 +1,38 @@
+"""Runs of six updates with a folder, of an agent whose programs are small."""
+
+import jax
+import numpy as np
+from probes import MatchSign
+from registry import AGENTS
+
+CASES = {case.name: case for case in AGENTS}
+CASE = CASES["REINFORCE"]
+KEY = jax.random.key(0)
+
+
+def make(folder=None, restore_agent=True, env=MatchSign, **fields):
+    """The agent; equal ones share programs."""
+    fields = {"n_steps": 6, "restore_agent": restore_agent and folder is not None, **fields}
+    return CASE.make(env, checkpoint_dir=folder, **fields)
+
+
+def trained(folder=None, n_steps=6, **fields):
+    """The agent after updates."""
+    agent = make(folder, **fields)
+    agent.train(KEY, CASE.hyperparams(), n_steps=n_steps, progress=False)
+    return agent
+
+
+def contents(folder):
+    """When each file of the checkpoints was written, by its path."""
+    files = (path for path in (folder / "checkpoints").rglob("*") if path.is_file())
+    return {path: path.stat().st_mtime_ns for path in files}
+
+
+def outcome_of(name, folder=None):
+    """The parameters that an agent acts by after a short run, and its returns."""
+    case = CASES[name]
+    agent = case.make(MatchSign, checkpoint_dir=folder)
+    runner, metrics = agent.train(KEY, case.hyperparams(), progress=False)
+    params = jax.tree.leaves(case.acting(runner).params)
+    return [np.asarray(x) for x in params], metrics["returns"]
