@@ -233,21 +233,14 @@ def test_patches_are_those_of_a_convolution():
     np.testing.assert_allclose(tokens, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_transformer_sees_patches_and_their_positions():
+def test_a_transformer_sees_the_positions_of_patches():
     images = uint8_images(1, 8, 8, 3)
-    mirrored = images[:, :, ::-1]
     permuted = jnp.concatenate([images[:, 4:], images[:, :4]], axis=1)
     encoder = ViT(patch_size=4, features=8, n_layers=1, n_heads=2)
     params = random_variables(encoder, images)["params"]
     without = {**params, "positions": jnp.zeros_like(params["positions"])}
-
-    @jax.jit
-    def encode(params, images):
-        return encoder.apply({"params": params}, images)
-
-    unplaced = encode(without, images)
-    np.testing.assert_allclose(encode(without, permuted), unplaced, atol=1e-5)
-    assert np.abs(encode(without, mirrored) - unplaced).max() > 1e-3
+    encode = jax.jit(lambda params, images: encoder.apply({"params": params}, images))
+    np.testing.assert_allclose(encode(without, permuted), encode(without, images), atol=1e-5)
     assert np.abs(encode(params, permuted) - encode(params, images)).max() > 1e-3
 
 
