@@ -61,17 +61,20 @@ class Flatten(Encoder):
 
 PUBLISHED = {  # numbers of parameters, with the classifier of 1000 classes
     "resnet-18": 11_689_512,
-    "resnet-34": 21_797_672,
     "resnet-50": 25_557_032,
-    "resnet-101": 44_549_160,
-    "resnet-152": 60_192_808,
     "resnetv2-50": 25_549_352,
     "vit-ti/16": 5_717_416,
+}
+DEEP = {
+    "resnet-34": 21_797_672,
+    "resnet-101": 44_549_160,
+    "resnet-152": 60_192_808,
     "vit-s/16": 22_050_664,
     "vit-b/16": 86_567_656,
     "vit-b/32": 88_224_232,
     "vit-l/16": 304_326_632,
 }
+"""Those that take long to trace."""
 
 
 def test_any_batch_axes_or_none():
@@ -106,8 +109,13 @@ def test_a_misspelt_name_is_answered_with_near_ones():
         make_encoder("impala", depth=3)
 
 
-@pytest.mark.parametrize(("name", "published"), PUBLISHED.items())
-@pytest.mark.slow_except("resnet-18", "resnet-50", "resnetv2", "vit-ti/16")
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        *PUBLISHED.items(),
+        *(pytest.param(*deep, marks=pytest.mark.slow) for deep in DEEP.items()),
+    ],
+)
 def test_parameter_counts_are_the_published_ones(name, published):
     images = jnp.zeros((1, 224, 224, 3))
     features, variables = jax.eval_shape(make_encoder(name).init_with_output, KEY, images)
