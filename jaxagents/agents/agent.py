@@ -37,7 +37,7 @@ from jaxagents.engine.executors import OnDevice, OnMesh
 from jaxagents.engine.host import executor_of
 from jaxagents.engine.loop import Interruption
 from jaxagents.engine.program import HyperparametersT, RunnerT
-from jaxagents.engine.replay import Replay, replay
+from jaxagents.engine.run import Replay, replay
 from jaxagents.engine.sweep import SweepResult
 from jaxagents.envs.drawings import check_can_film, draw_states, write_film
 from jaxagents.envs.episodes import EpisodeState
