@@ -15,6 +15,7 @@ from probes import Box, Discrete, KnownValues, MatchSign, Probe
 import jaxagents
 from jaxagents import Environment
 from jaxagents.envs import Step
+from jaxagents.envs.spaces import MultiDiscrete
 
 N_STEPS = 40
 
@@ -229,7 +230,7 @@ def test_doubts_that_no_key_matters_and_a_time_limit_that_terminates():
 
 def test_doubts_dtypes_and_bounds():
     class Wide(Walk):
-        observation_space = Box(0.0, 0.5, (1,), jnp.float16)
+        observation_space = Box(-100.0, 0.5, (1,), jnp.float16)
 
         def step(self, *args):
             step = super().step(*args)
@@ -257,7 +258,7 @@ def test_doubts_kinds_that_there_are_not_and_masks_that_are_called_something_els
     )
 
 
-def test_draws_actions_from_any_space():
+def test_draws_actions_from_any_space_as_masks_allow():
     class Takes(Walk):
         observation_space = spaces.Dict({"at": Box(-100.0, 100.0, (1,))})
         action_space = spaces.Dict(
@@ -265,16 +266,19 @@ def test_draws_actions_from_any_space():
                 "go": Discrete(2),
                 "far": Box(-1.0, np.inf, (2,)),
                 "at": spaces.Tuple([Box(2.0, 3.0, ())]),
+                "pair": MultiDiscrete((2, 3)),
             }
         )
 
         def seen(self, position):
-            return {"at": position[None]}
+            allowed = jnp.array([False, True]), jnp.array([True, False, True])
+            return {"at": position[None], "action_mask": {"pair": allowed}}
 
         def step(self, key, state, action):
             step = super().step(key, state, action["go"])
             right = (action["far"] >= -1.0).all() & (action["at"][0] >= 2.0)
-            obs = jnp.where(right & (action["at"][0] <= 3.0), step.obs["at"], jnp.nan)
-            return step._replace(obs={"at": obs})
+            right &= (action["at"][0] <= 3.0) & (action["pair"] != jnp.array([0, 1])).all()
+            obs = jnp.where(right, step.obs["at"], jnp.nan)
+            return step._replace(obs={**step.obs, "at": obs})
 
     check(Takes())

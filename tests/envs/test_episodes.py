@@ -14,6 +14,7 @@ from suite_checks import played, trace_updates
 
 from jaxagents import A2C, IPPO, PPO
 from jaxagents.envs import Episodes, as_environment
+from jaxagents.envs.play import play_episodes
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 KEY = jax.random.key(0)
@@ -196,6 +197,18 @@ def test_many_environments_restart_under_vmap():
     alone = step_many(jax.default_backend())(both, states, actions)
     for i in range(2):
         trees.assert_equal(jax.tree.map(lambda x, i=i: x[i], together), alone)
+
+
+def test_outcomes_are_those_of_whole_episodes():
+    """Episodes of different lengths, side by side until the last of them is over."""
+    play = jax.jit(lambda: play_episodes(EPISODES, lambda carry, obs: (carry, 0), (), KEY, 16))
+    outcomes, (left, _) = play(), reset_each(jax.random.split(KEY, (16, 2))[:, 0])
+    assert len(set(np.asarray(outcomes.lengths))) > 8
+    for numbers in (outcomes.lengths, outcomes.returns):
+        np.testing.assert_array_equal(numbers, left[:, 0])
+    np.testing.assert_array_equal(outcomes.final_rewards, 1.0)
+    np.testing.assert_array_equal(outcomes.terminated, True)
+    np.testing.assert_array_equal(outcomes.truncated, False)
 
 
 class DictProbe(Probe):

@@ -188,6 +188,9 @@ def test_finds_how_a_vector_starts_episodes_whatever_was_made_after_it():
     assert autoreset_mode(first) == autoreset_mode(wrapped) == SAME_STEP
     several = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="vector_entry_point")
     assert autoreset_mode(several) == NEXT_STEP
+    for mode in AutoresetMode:
+        env = Gymnasium(SyncVectorEnv([Walk], autoreset_mode=mode))
+        assert env.plays_again == (mode == DISABLED)
 
 
 def test_observations_whose_axes_a_wrapper_moved_are_in_order_in_memory():
