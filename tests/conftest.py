@@ -17,7 +17,6 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
 import jax
 import pytest
 from checking import check_types
-from speeds import WHOLLY_SLOW, wholly_slow
 from xdist.scheduler import LoadScopeScheduling
 
 CHECKED = [
@@ -51,7 +50,6 @@ gc.freeze()  # of what is imported, nothing is garbage
 gc.set_threshold(100_000, 50, 50)  # by default, collections take an eighth of the time
 jax.config.update("jax_numpy_rank_promotion", "raise")  # users may have it so, to find mistakes
 jax.config.update("jax_num_cpu_devices", 8)  # some tests share work among them
-pytest.register_assert_rewrite("suite")
 check_types(CHECKED)
 
 
@@ -69,14 +67,7 @@ class Scheduling(LoadScopeScheduling):
 
 def is_suite(file):
     """Whether tests of a file are the same for every agent or learner."""
-    return file.endswith(("_agents.py", "test_learners.py"))
-
-
-def pytest_itemcollected(item):
-    """Marks as slow what a test takes beside the parameters that `slow_except` names."""
-    quick = item.get_closest_marker("slow_except")
-    if quick and not any(f"-{name}-" in f"-{item.callspec.id}-" for name in quick.args):
-        item.add_marker("slow")
+    return file.endswith(("test_agents.py", "test_learners.py"))
 
 
 def pytest_xdist_make_scheduler(config, log):
@@ -85,11 +76,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Puts the longest first, and within a file the tests that are compiled in one way together.
-
-    It also notes for `tests/test_speeds.py` which tests are slow though some should be quick.
-    """
-    config.stash[WHOLLY_SLOW] = wholly_slow(items)
+    """Puts the longest first, and within a file the tests that are compiled in one way together."""
 
     def place(item):
         file = item.path.relative_to(config.rootpath).as_posix()

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from probes import MatchSign
 
 from jaxagents import (
@@ -38,12 +37,10 @@ from jaxagents.networks import CategoricalActor, PerActor, StateCritic
 
 _HELD: dict[tuple[str, int, bool], Any] = {}
 """The programs of agents as most files take them, so that a process compiles them once."""
-_USUAL = (5, 6)
-"""Their numbers of updates."""
 _SIZES = {"n_steps": 5, "eval_frequency": 2, "n_evals": 3}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Case:
     """An agent under test.
 
@@ -54,7 +51,7 @@ class Case:
         learning_rate: One at which it learns the probes.
         n_actors: Number of actors of its environments; `None` for agents of one actor.
         continuous: Whether their actions are continuous.
-        updates: Factor of the number of update steps in which it learns the probes.
+        updates: Number of updates in which it learns the probes.
         hyper: Further hyperparameters.
     """
 
@@ -64,7 +61,7 @@ class Case:
     learning_rate: float = 1e-2
     n_actors: int | None = None
     continuous: bool = False
-    updates: float = 1
+    updates: int = 500
     hyper: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def env(self, env: type) -> Any:
@@ -77,14 +74,16 @@ class Case:
 
     def make(self, env: type, eval_during_training: bool = True, **fields: Any) -> Any:
         """The agent in an environment."""
-        agent = self._made(env, eval_during_training, **fields)
-        config, usual = agent.config, self.config(n_steps=agent.config.n_steps)
-        if env is MatchSign and config.n_steps in _USUAL and _same(config, usual):
+        config = self.config(**fields)
+        data = self._data(env, config)
+        agent = self.agent(self.env(env), None, config, eval_during_training, **data)
+        usual = self.config(n_steps=5 if config.n_steps == 5 else 6)
+        if env is MatchSign and config.without_files() == usual.without_files():
             _HELD[self.name, config.n_steps, eval_during_training] = agent.programs
         return agent
 
-    def _made(self, env: type, eval_during_training: bool, **fields: Any) -> Any:
-        return self.agent(self.env(env), None, self.config(**fields), eval_during_training)
+    def _data(self, env: type, config: Any) -> dict[str, Dataset]:
+        return {}
 
 
 class OnPolicyCase(Case):
@@ -96,7 +95,8 @@ class OnPolicyCase(Case):
 
     @property
     def _family(self) -> dict[str, Any]:
-        networks = {"actor_network": _actor(), "critic_network": _critic()}
+        actor, critic = CategoricalActor(2, features=(16,)), StateCritic(features=(16,))
+        networks = {"actor_network": actor, "critic_network": critic}
         if self.n_actors is not None:
             networks = {
                 name: PerActor(network, self.n_actors, own_observations=False)
@@ -124,16 +124,16 @@ class OnPolicyCase(Case):
         critic = jax.jit(jax.vmap(agent.critic_training))
         return np.asarray(critic(np.asarray(observations, np.float32)))
 
-    def gradient_steps(self, runner: Any) -> dict[str, tuple[Any, int]]:
+    def gradient_steps(self, agent: Any) -> dict[str, tuple[Any, int]]:
         """Gradient steps made of each network, and those that an update step should make."""
-        config = self.config()
+        config = agent.config
         return {
-            "actor": (runner.actor_training.step, config.actor_epochs * config.n_minibatches),
-            "critic": (runner.critic_training.step, config.critic_epochs * config.n_minibatches),
+            "actor": (agent.actor_training.step, config.actor_epochs * config.n_minibatches),
+            "critic": (agent.critic_training.step, config.critic_epochs * config.n_minibatches),
         }
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class LearnerCase(Case):
     """An agent around a learner under test.
 
@@ -147,21 +147,18 @@ class LearnerCase(Case):
     value: Callable[[Any, Any], Any] | None = None
     loss: str = "critic_loss"
     size = "minibatch_size: 32"
+    _family = {  # noqa: RUF012
+        "features": (32,),
+        "minibatch_size": 32,
+        "batch_size": 4,
+        "buffer_size": 512,
+        "learning_starts": 32,
+    }
 
     @property
     def learns_values(self) -> bool:
         """Whether there are values that it learns."""
         return self.value is not None
-
-    @property
-    def _family(self) -> dict[str, Any]:
-        return {
-            "features": (32,),
-            "minibatch_size": 32,
-            "batch_size": 4,
-            "buffer_size": 512,
-            "learning_starts": 32,
-        }
 
     def hyperparams(self, learning_rate: Any = None, **fields: Any) -> Any:
         """Hyperparameters with which it learns the probes."""
@@ -182,23 +179,25 @@ class LearnerCase(Case):
         assert self.value is not None
         return np.asarray(jax.jit(self.value)(agent.learner, np.asarray(observations, np.float32)))
 
-    def gradient_steps(self, runner: Any) -> dict[str, tuple[Any, int]]:
+    def gradient_steps(self, agent: Any) -> dict[str, tuple[Any, int]]:
         """Gradient steps made of each network, and those that an update step should make."""
-        steps = self.config().gradient_steps
-        return {name: (getattr(runner.learner, name).step, steps) for name in self.trained}
+        steps = agent.config.gradient_steps
+        return {name: (getattr(agent.learner, name).step, steps) for name in self.trained}
 
 
-@dataclasses.dataclass(frozen=True)
 class RolloutCase(LearnerCase):
     """An agent around a learner that learns from its own rollouts."""
 
-    @property
-    def _family(self) -> dict[str, Any]:
-        sizes = {"batch_size": 4, "rollout_length": 16, "gradient_steps": 4}
-        return {"features": (32,), "minibatch_size": 32, **sizes}
+    _family = {  # noqa: RUF012
+        "features": (32,),
+        "minibatch_size": 32,
+        "batch_size": 4,
+        "rollout_length": 16,
+        "gradient_steps": 4,
+    }
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class OfflineCase(LearnerCase):
     """An offline agent under test.
 
@@ -207,19 +206,10 @@ class OfflineCase(LearnerCase):
     """
 
     expert: bool = False
+    _family = {"features": (32,), "minibatch_size": 32}  # noqa: RUF012
 
-    @property
-    def _family(self) -> dict[str, Any]:
-        return {"features": (32,), "minibatch_size": 32}
-
-    def _made(self, env: type, eval_during_training: bool, **fields: Any) -> Any:
-        config = self.config(**fields)
-        dataset = _collected(env, self.continuous, config.max_episode_steps, self.expert)
-        return self.agent(self.env(env), None, config, eval_during_training, dataset=dataset)
-
-
-def _same(config: Any, other: Any) -> bool:
-    return config.without_files() == other.without_files()
+    def _data(self, env: type, config: Any) -> dict[str, Dataset]:
+        return {"dataset": _collected(env, self.continuous, config.max_episode_steps, self.expert)}
 
 
 @functools.lru_cache(maxsize=64)
@@ -249,14 +239,6 @@ def _collected(env_type: type, continuous: bool, max_steps: int, expert: bool) -
     return Dataset(jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), transitions))
 
 
-def _actor() -> CategoricalActor:
-    return CategoricalActor(2, features=(16,))
-
-
-def _critic() -> StateCritic:
-    return StateCritic(features=(16,))
-
-
 def _largest(learner: Any, obs: Any) -> Any:
     """Of the values of all actions."""
     return learner.q(obs).max(-1)
@@ -279,7 +261,7 @@ _MINIBATCHES = {"minibatch_size": 4, "actor_epochs": 2, "critic_epochs": 2}
 _Q = {"gamma": 0.5, "tau": 0.05, "epsilon": 0.2, "epsilon_steps": 100.0}
 _ACTOR_CRITIC = {"gamma": 0.5, "tau": 0.05}
 _COLD = {**_ACTOR_CRITIC, "initial_temperature": 1e-3, "temperature_learning_rate": 0.0}
-_BOTH = ("actor", "critic")
+_BOTH = {"continuous": True, "trained": ("actor", "critic"), "value": _of_the_mode}
 
 ON_POLICY = [
     OnPolicyCase("PPO", PPO, _MINIBATCHES),
@@ -295,119 +277,49 @@ ON_POLICY = [
     ),
 ]
 
+_DDQN = {"dueling": True, "n_step_returns": 2, "target_update_period": 5}
+_C51 = {"n_atoms": 41, "double": True, "dueling": True, "noisy": True}
+_BOUNDS = {"v_min": -4.0, "v_max": 4.0}
+_QRDQN = {"n_quantiles": 5, "prioritised_replay": True}
 VALUE_BASED = [
-    LearnerCase("DQN", dqn.DQN, hyper=_Q, value=_largest, updates=2),
-    LearnerCase(
-        "DDQN",
-        dqn.DDQN,
-        {"dueling": True, "n_step_returns": 2, "target_update_period": 5},
-        hyper={**_Q, "tau": 0.3},
-        value=_largest,
-        updates=2,
-    ),
-    LearnerCase(
-        "C51",
-        c51.C51,
-        {"n_atoms": 41, "double": True, "dueling": True, "noisy": True},
-        hyper={**_Q, "v_min": -4.0, "v_max": 4.0},
-        value=_largest,
-        updates=3,
-    ),
-    LearnerCase(
-        "QRDQN",
-        qrdqn.QRDQN,
-        {"n_quantiles": 5, "prioritised_replay": True},
-        hyper=_Q,
-        value=_largest,
-        updates=3,
-    ),
+    LearnerCase("DQN", dqn.DQN, hyper=_Q, value=_largest, updates=1000),
+    LearnerCase("DDQN", dqn.DDQN, _DDQN, hyper={**_Q, "tau": 0.3}, value=_largest, updates=1000),
+    LearnerCase("C51", c51.C51, _C51, hyper={**_Q, **_BOUNDS}, value=_largest, updates=1500),
+    LearnerCase("QRDQN", qrdqn.QRDQN, _QRDQN, hyper=_Q, value=_largest, updates=1500),
     RolloutCase("PQN", pqn.PQN, hyper={"gamma": 0.5, "epsilon": 0.2}, value=_largest),
 ]
 
+_SAC = {"backup_entropy": False}
+_NOISY = {**_ACTOR_CRITIC, "exploration_noise": 0.5}
+_DISCRETE = {**_BOTH, "continuous": False, "value": _chosen_of_several}
 ACTOR_CRITIC = [
-    LearnerCase(
-        "SAC",
-        sac.SAC,
-        {"backup_entropy": False},
-        continuous=True,
-        trained=_BOTH,
-        hyper=_COLD,
-        value=_of_the_mode,
-        updates=3,
-    ),
-    LearnerCase(
-        "discrete SAC",
-        sac.SAC,
-        {"backup_entropy": False},
-        trained=_BOTH,
-        hyper=_COLD,
-        value=_chosen_of_several,
-        updates=3,
-    ),
-    LearnerCase(
-        "TD3",
-        td3.TD3,
-        {"policy_delay": 1},
-        continuous=True,
-        trained=_BOTH,
-        hyper={**_ACTOR_CRITIC, "exploration_noise": 0.5},
-        value=_of_the_mode,
-        updates=3,
-    ),
+    LearnerCase("SAC", sac.SAC, _SAC, hyper=_COLD, updates=1500, **_BOTH),
+    LearnerCase("discrete SAC", sac.SAC, _SAC, hyper=_COLD, updates=1500, **_DISCRETE),
+    LearnerCase("TD3", td3.TD3, {"policy_delay": 1}, hyper=_NOISY, updates=1500, **_BOTH),
 ]
 
+_IQL = {"value": lambda learner, obs: learner.value(obs), "trained": ("actor", "critic", "value")}
+_TD3BC = {"policy_delay": 1, "normalise_observations": False}
+_BC = {"trained": ("actor",), "loss": "actor_loss", "expert": True}
+_LITTLE = {"conservative_weight": 0.01}
+_EXPECTILE, _BETA = ({**_ACTOR_CRITIC, "expectile": 0.95}, {**_ACTOR_CRITIC, "beta": 3.0})
 OFFLINE = [
+    OfflineCase("IQL", iql.IQL, hyper=_EXPECTILE, updates=3000, **{**_BOTH, **_IQL}),
+    OfflineCase("AWAC", awac.AWAC, hyper=_BETA, updates=3000, **_BOTH),
+    OfflineCase("TD3BC", td3bc.TD3BC, _TD3BC, hyper=_ACTOR_CRITIC, updates=3000, **_BOTH),
     OfflineCase(
-        "IQL",
-        iql.IQL,
-        continuous=True,
-        trained=("actor", "critic", "value"),
-        hyper={**_ACTOR_CRITIC, "expectile": 0.95},
-        value=lambda learner, obs: learner.value(obs),
-        updates=6,
-    ),
-    OfflineCase(
-        "AWAC",
-        awac.AWAC,
-        continuous=True,
-        trained=_BOTH,
-        hyper={**_ACTOR_CRITIC, "beta": 3.0},
-        value=_of_the_mode,
-        updates=6,
-    ),
-    OfflineCase(
-        "TD3BC",
-        td3bc.TD3BC,
-        {"policy_delay": 1, "normalise_observations": False},
-        continuous=True,
-        trained=_BOTH,
-        hyper=_ACTOR_CRITIC,
-        value=_of_the_mode,
-        updates=6,
-    ),
-    OfflineCase(
-        "CQL",
-        cql.CQL,
-        {"n_action_samples": 2},
-        continuous=True,
-        trained=_BOTH,
-        hyper={**_COLD, "conservative_weight": 0.01},
-        value=_of_the_mode,
-        updates=6,
+        "CQL", cql.CQL, {"n_action_samples": 2}, hyper={**_COLD, **_LITTLE}, updates=3000, **_BOTH
     ),
     OfflineCase(
         "discrete CQL",
         cql.CQL,
-        hyper={**_ACTOR_CRITIC, "conservative_weight": 0.01},
+        hyper={**_ACTOR_CRITIC, **_LITTLE},
         value=lambda learner, obs: learner.critic(obs).max(-1),
-        updates=3,
+        updates=1500,
     ),
-    OfflineCase("BC", bc.BC, continuous=True, trained=("actor",), loss="actor_loss", expert=True),
-    OfflineCase("discrete BC", bc.BC, trained=("actor",), loss="actor_loss", expert=True),
+    OfflineCase("BC", bc.BC, continuous=True, **_BC),
+    OfflineCase("discrete BC", bc.BC, **_BC),
 ]
 
 FAMILIES = [ON_POLICY, VALUE_BASED, ACTOR_CRITIC, OFFLINE]
 AGENTS = [case for family in FAMILIES for case in family]
-
-others_are_slow = pytest.mark.slow_except(*(family[0].name for family in FAMILIES))
-"""Of a test that takes every agent, where one of a family shows most of what all of it would."""

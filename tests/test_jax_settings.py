@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from probes import MatchSign
-from registry import AGENTS, others_are_slow
+from registry import AGENTS, FAMILIES
 
 from jaxagents import A2C, a2c
 from jaxagents.core.arrays import in_32_bits, with_widths_of
@@ -62,7 +62,7 @@ def test_what_is_not_finite_is_found_in_a_program_that_works_in_place(looks_for)
 
 
 def check_dtypes_of_training(agent, hyperparams):
-    """Traces a training, in whose loops no dtype may change, and looks for numbers of 64 bits."""
+    """Traces a run, whose loops may change no dtype, and looks for numbers of 64 bits."""
     program = agent.program.with_data(agent.data)
     runner = jax.eval_shape(program.start, KEY, hyperparams)
     after, _ = jax.eval_shape(program.advance, runner, np.int32(1))
@@ -73,8 +73,7 @@ def check_dtypes_of_training(agent, hyperparams):
         assert of_env or leaf.dtype not in (jnp.float64, jnp.int64)
 
 
-@pytest.mark.parametrize("case", AGENTS, ids=lambda case: case.name)
-@others_are_slow  # though each algorithm may promote numbers in its own loss
+@pytest.mark.parametrize("case", [cases[0] for cases in FAMILIES], ids=lambda case: case.name)
 def test_trains_while_numbers_may_have_64_bits(case):
     with jax.enable_x64(True):
         check_dtypes_of_training(case.make(MatchSign), case.hyperparams())

@@ -78,27 +78,22 @@ def test_the_predictor_comes_to_know_what_it_sees_and_the_target_stays(agent):
     first = {name: float(x) for name, x in early.info.items()}
     late = agent.advance(early, 60)
     assert late.info["predictor_loss"] < 0.1 * first["predictor_loss"]
+    assert first["predictor_gradient_norm"] > 0.0
     assert late.info["intrinsic_reward"] < 0.3 * first["intrinsic_reward"]
     trees.assert_equal(jax.tree.map(np.asarray, late.extra.target.params), target)
     assert late.extra.predictor.step == 62 * 2 * 2  # updates, epochs, minibatches
 
 
-def test_a_predictor_without_samples_stays(agent):
+def test_a_predictor_without_samples_stays_and_reports(agent):
     start = agent.start(KEY, CASE.hyperparams(predictor_share=0.0))
     before = jax.tree.map(np.asarray, start.extra.predictor.params)
     after = agent.advance(start, 2)
     trees.assert_equal(jax.tree.map(np.asarray, after.extra.predictor.params), before)
     assert np.isfinite(after.info["actor_loss"])
+    assert after.info["intrinsic_reward"] > 0.0
 
 
-def test_reports_the_bonus_and_the_predictor(agent):
-    start = agent.start(KEY, CASE.hyperparams())
-    reported = agent.evaluate(agent.advance(start, 1))
-    for name in ("intrinsic_reward", "predictor_loss", "predictor_gradient_norm"):
-        assert reported[name] > 0.0, name
-
-
-@pytest.mark.slow
+@pytest.mark.slow  # the program for a mesh alone takes ten seconds
 def test_two_devices_make_the_training_of_one(agent):
     alone, shared = (
         agent.train(KEY, CASE.hyperparams(), mesh=mesh, progress=False)[0]

@@ -13,7 +13,7 @@ from jaxagents.checkpoints.records import SWEEP, saved_steps
 KEY = jax.random.key(0)
 A2C_CASE = next(case for case in registry.ON_POLICY if case.name == "A2C")
 DQN_CASE = registry.VALUE_BASED[0]
-NAMES = {"final_info": ("won",), "summed_info": ("cost",)}
+NAMES = {"final_info": ("won",), "summed_info": ["cost"]}  # a list is as good as a tuple
 
 
 class Costly(Probe):
@@ -25,43 +25,69 @@ class Costly(Probe):
         *outcome, _ = super().step_env(key, state, action, params)
         time = outcome[1].time
         won = (time == 3) & (state.sign > 0)
-        return *outcome, {"won": won, "cost": time, "other": jnp.zeros((2, 2))}
+        return *outcome, {"won": won, "late": time > 1, "cost": time, "other": jnp.zeros((2, 2))}
 
 
-@pytest.mark.parametrize("case", [A2C_CASE, DQN_CASE], ids=lambda case: case.name)
-@pytest.mark.slow_except("DQN")
-def test_metrics_have_the_last_values_and_the_sums_that_are_asked_for(case):
-    names = {"final_info": ("won",), "summed_info": ["cost"]}  # a list is as good as a tuple
-    agent = case.make(Costly, n_steps=2, n_evals=32, **names)
-    _, metrics = agent.train(KEY, case.hyperparams(), progress=False)
+class WithRates(A2C):
+    """Makes metrics of infos, and learns from no step of an episode."""
+
+    def _eval_metrics(self, terminated, truncated, final_rewards, returns, info):
+        metrics = super()._eval_metrics(terminated, truncated, final_rewards, returns)
+        return {**metrics, "mean": info["cost"].mean(), "price": info["cost"] * returns}
+
+    def _actor_loss_input(self, runner, traj):
+        *inputs, advantage = super()._actor_loss_input(runner, traj)
+        return *inputs, jnp.where(traj.info["cost"] < 0, advantage, 0.0)
+
+
+def with_rates(**fields):
+    return WithRates(Costly(), None, A2C_CASE.config(n_steps=2, n_evals=32, **fields))
+
+
+def test_metrics_of_agents_around_learners_have_what_is_asked_for():
+    program = DQN_CASE.make(Costly, n_evals=32, **NAMES).program
+    runner = jax.eval_shape(program.start, KEY, DQN_CASE.hyperparams())
+    runner, _ = jax.eval_shape(program.advance, runner, 1)
+    metrics = program.shapes_of_metrics(runner)
+    assert metrics["won"].shape == metrics["cost"].shape == (32,)
+    assert metrics["won"].dtype == bool
+
+
+def test_metrics_have_the_last_values_and_the_sums_and_rollouts_hold_them():
+    agent = with_rates(**NAMES)
+    runner, metrics = agent.train(KEY, A2C_CASE.hyperparams(ent_coeff=0.0), progress=False)
+    assert runner.info["actor_gradient_norm"] == 0.0
     assert metrics["won"].shape == metrics["cost"].shape == (2, 32)
     assert metrics["won"].dtype == bool
     assert 0.0 < metrics["won"].mean() < 1.0
     np.testing.assert_array_equal(metrics["cost"], 1 + 2 + 3)
+    np.testing.assert_array_equal(metrics["price"], 6 * metrics["returns"])
+    np.testing.assert_array_equal(metrics["mean"], [6, 6])
     assert "other" not in metrics
-    assert agent.eval(KEY, n_evals=4)["cost"].shape == (4,)
+    agent.collect_training(runner, {**metrics, "price": metrics["price"][:, 0]})
+    with pytest.raises(ValueError, match=r"'price' .* the shape \(\) .* the agent's has \(32,\)"):
+        agent.train(None, None, runner, progress=False)
 
 
-def test_rollouts_hold_what_is_asked_for():
-    class Weighing(A2C):
-        def _actor_loss_input(self, runner, traj):
-            *inputs, advantage = super()._actor_loss_input(runner, traj)
-            return *inputs, jnp.where(traj.info["cost"] < 3, advantage, 0.0)
+def test_evaluation_metrics_that_need_what_is_not_kept_are_refused():
+    with pytest.raises(ValueError, match=r"name the entries in final_info or summed_info"):
+        with_rates()
 
-    plain = A2C_CASE.make(Costly, n_steps=2, n_evals=32, **NAMES)
-    weighing = Weighing(Costly(), None, A2C_CASE.config(n_steps=2, summed_info=("cost",)), False)
-    runners = [
-        agent.train(KEY, A2C_CASE.hyperparams(), progress=False)[0] for agent in (plain, weighing)
-    ]
-    first, second = (jax.tree.leaves(runner.actor_training.params) for runner in runners)
-    assert all(np.isfinite(x).all() for x in second)
-    assert any((x != y).any() for x, y in zip(first, second, strict=True))
+    class MayDoWithout(WithRates):
+        def _eval_metrics(self, terminated, truncated, final_rewards, returns, info=None):
+            return A2C._eval_metrics(self, terminated, truncated, final_rewards, returns)
+
+    MayDoWithout(Costly(), None, A2C_CASE.config())
 
 
 @pytest.mark.parametrize(
     ("names", "error", "message"),
     [
-        ({"final_info": ("win",)}, ValueError, r"\['win'\], but the info of .* has \['cost', 'oth"),
+        (
+            {"final_info": ("win",)},
+            ValueError,
+            r"\['win'\], but the info of .* has \['cost', 'late",
+        ),
         ({"final_info": "won"}, TypeError, r"tuple of names, such as \('won',\), got 'won'"),
         ({"final_info": ("won",), "summed_info": ("won",)}, ValueError, "named twice"),
     ],
@@ -71,136 +97,76 @@ def test_names_that_do_not_serve_are_refused(names, error, message):
         A2C_CASE.make(Costly, **names)
 
 
-class WithRates(A2C):
-    def _eval_metrics(self, terminated, truncated, final_rewards, returns, info):
-        metrics = super()._eval_metrics(terminated, truncated, final_rewards, returns)
-        return {**metrics, "won": info["won"].mean(), "price": info["cost"] * info["won"]}
+class Odd(A2C):
+    """Gives metrics of any kind."""
+
+    given = None
+
+    def _eval_metrics(self, terminated, truncated, final_rewards, returns):
+        return type(self).given(returns)
 
 
-def test_evaluation_metrics_may_be_made_of_it():
-    agent = WithRates(Costly(), None, A2C_CASE.config(n_steps=1, n_evals=32, **NAMES))
-    metrics = agent.evaluate(agent.start(KEY, A2C_CASE.hyperparams()))
-    assert 0.0 < metrics["won"] < 1.0
-    assert metrics["won"] == np.mean(metrics["price"] == 6)
-    assert set(np.asarray(metrics["price"])) == {0, 6}
-    np.testing.assert_array_equal(metrics["cost"], 6)
-
-
-def test_metrics_go_on_in_the_shapes_that_they_began_with():
-    agent = WithRates(Costly(), None, A2C_CASE.config(n_steps=1, n_evals=32, **NAMES))
-    runner, metrics = agent.train(KEY, A2C_CASE.hyperparams(), progress=False)
-    agent.collect_training(runner, {**metrics, "price": metrics["price"][:, 0]})
-    with pytest.raises(ValueError, match=r"'price' .* the shape \(\) .* the agent's has \(32,\)"):
-        agent.train(None, None, runner, progress=False)
-
-
-def test_evaluation_metrics_keep_the_returns():
-    class Renamed(A2C):
-        def _eval_metrics(self, terminated, truncated, final_rewards, returns):
-            return {"scores": returns}
-
-    agent = Renamed(Costly(), None, A2C_CASE.config())
-    with pytest.raises(
-        ValueError, match=r"Renamed._eval_metrics must give 'returns'.*\['scores'\]"
-    ):
-        agent.train(KEY, A2C_CASE.hyperparams())
+@pytest.fixture(scope="module")
+def shapes_after_an_update():
+    """The shapes of a runner."""
+    program = A2C_CASE.make(Costly, n_evals=3).program
+    fresh = jax.eval_shape(program.start, KEY, A2C_CASE.hyperparams())
+    return jax.eval_shape(program.advance, fresh, 1)[0]
 
 
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        (lambda returns: None, TypeError, "dict of arrays, got a NoneType"),
+        (lambda x: {"scores": x}, ValueError, r"must give 'returns'.*\['scores'\]"),
+        (lambda x: None, TypeError, "dict of arrays, got a NoneType"),
+        (lambda x: {"returns": x, "task": "easy"}, TypeError, "gives 'easy' for 'task'"),
+        (lambda x: {"returns": x, "of": [x]}, TypeError, r"gives \[.* for 'of'"),
+        (lambda x: {"returns": x, 1: x}, TypeError, "for 1: give an array"),
         (
-            lambda returns: {"returns": returns, "task": "easy"},
-            TypeError,
-            "gives 'easy' for 'task'",
-        ),
-        (lambda returns: {"returns": returns, "of": [returns]}, TypeError, r"gives \[.* for 'of'"),
-        (lambda returns: {"returns": returns, 1: returns}, TypeError, "for 1: give an array"),
-        (
-            lambda returns: {"returns": returns, "update_step": returns, "seed": returns},
+            lambda x: {"returns": x, "update_step": x, "seed": x},
             ValueError,
             r"gives \['update_step', 'seed'\], which names another metric",
         ),
         (
-            lambda returns: {"returns": returns, "actor_loss": returns},
+            lambda x: {"returns": x, "actor_loss": x},
             ValueError,
             r"gives \['actor_loss'\], which updates report already",
         ),
-        (
-            lambda returns: {"returns": returns.mean()},
-            ValueError,
-            r"each of the 3 .* got shape \(\)",
-        ),
+        (lambda x: {"returns": x.mean()}, ValueError, r"each of the 3 .* got shape \(\)"),
     ],
 )
 def test_metrics_that_are_no_dict_of_arrays_with_returns_of_episodes_are_named(
-    given, error, message
+    shapes_after_an_update, given, error, message
 ):
-    class Odd(A2C):
-        def _eval_metrics(self, terminated, truncated, final_rewards, returns):
-            return given(returns)
-
-    program = Odd(Costly(), None, A2C_CASE.config(n_evals=3)).program
-    fresh = jax.eval_shape(program.start, KEY, A2C_CASE.hyperparams())
-    runner, _ = jax.eval_shape(program.advance, fresh, 1)
-    with pytest.raises(error, match=rf"Odd\._eval_metrics .*{message}"):
-        program.shapes_of_metrics(runner)
+    agent = type("Own", (Odd,), {"given": given})(Costly(), None, A2C_CASE.config(n_evals=3))
+    with pytest.raises(error, match=rf"Own\._eval_metrics .*{message}"):
+        agent.program.shapes_of_metrics(shapes_after_an_update)
 
 
-def test_evaluation_metrics_that_need_what_is_not_kept_are_refused():
-    with pytest.raises(ValueError, match=r"name the entries in final_info or summed_info"):
-        WithRates(Costly(), None, A2C_CASE.config())
-
-    class MayDoWithout(WithRates):
-        def _eval_metrics(self, terminated, truncated, final_rewards, returns, info=None):
-            return A2C._eval_metrics(self, terminated, truncated, final_rewards, returns)
-
-    MayDoWithout(Costly(), None, A2C_CASE.config())
-
-
-def train(agent):
+def train(agent, n_steps):
+    if n_steps > 1:
+        return agent.resume(KEY, A2C_CASE.hyperparams(), progress=False)
     return agent.train(KEY, A2C_CASE.hyperparams(), n_steps=1, progress=False)
 
 
-def resume(agent):
-    return agent.resume(KEY, A2C_CASE.hyperparams(), progress=False)
+def sweep(agent, n_steps):
+    return agent.sweep([0], A2C_CASE.hyperparams(), n_steps=n_steps, progress=False)
 
 
-def restore_and_train(agent):
-    return agent.train(None, None, agent.restore("last")[0], n_steps=1, progress=False)
+@pytest.mark.parametrize(("go_on", "folder"), [(train, ""), (sweep, SWEEP)])
+def test_metrics_go_on_with_the_entries_that_they_began_with(go_on, folder, tmp_path):
+    def make(*names):
+        fields = {"summed_info": ["cost"], "checkpoint_dir": tmp_path, "restore_agent": True}
+        return with_rates(final_info=names, **fields)
 
-
-def sweep(agent, n_steps=2):
-    sets = A2C_CASE.hyperparams(gamma=np.float32([0.5, 0.9]))
-    return agent.sweep(jax.random.split(KEY, 1), sets, n_steps=n_steps, progress=False)
-
-
-def begin_sweep(agent):
-    return sweep(agent, n_steps=1)
-
-
-@pytest.mark.parametrize(
-    ("begin", "go_on", "folder"),
-    [(train, resume, ""), (train, restore_and_train, ""), (begin_sweep, sweep, SWEEP)],
-)
-@pytest.mark.slow_except("restore_and_train", "begin_sweep")
-def test_metrics_go_on_with_the_entries_that_they_began_with(begin, go_on, folder, tmp_path):
-    def make(**names):
-        folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
-        return A2C_CASE.make(Costly, n_steps=2, **folder, **names)
-
-    begin(make(final_info=("won",)))
+    go_on(make("won"), 1)
     for names, message in (
-        ({}, r"had \['won'\] so far, which the agent lacks\. Set final_info"),
-        ({"final_info": ("cost",)}, r"\['won'\] .* lacks, and lacked \['cost'\] so far, which the"),
-        (
-            {"final_info": ("won", "cost")},
-            r"training lacked \['cost'\] so far, which the agent has",
-        ),
+        ((), r"had \['won'\] so far, which the agent lacks\. Set final_info"),
+        (("late",), r"\['won'\] .* lacks, and lacked \['late'\] so far, which the"),
+        (("won", "late"), r"training lacked \['late'\] so far, which the agent has"),
     ):
         with pytest.raises(ValueError, match=message):
-            go_on(make(**names))
+            go_on(make(*names), 2)
     assert saved_steps(tmp_path / folder) == [0, 1]
-    go_on(make(final_info=("won",)))
+    go_on(make("won"), 2)
     assert saved_steps(tmp_path / folder)[-1] > 1

@@ -1,5 +1,6 @@
 """Updates of one's own: the examples of the guide, in every kind of environment, losing nothing."""
 
+import functools
 import re
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
+from flax import struct
 from gymnasium_probes import Walk
 from probes import MatchSign
 
@@ -22,7 +24,7 @@ CONFIG = AgentConfig(
 )
 
 
-@pytest.fixture(scope="module")
+@functools.cache
 def examples():
     """The classes of the page, without its trainings."""
     names = {"__name__": "extending"}
@@ -31,12 +33,21 @@ def examples():
     return names
 
 
+@struct.dataclass
+class Spoiling:
+    share: float = 0.0
+
+
 class Spoilt(MatchSign):
-    """Some of its rewards are no numbers."""
+    """Some of its rewards may be no numbers."""
+
+    @property
+    def default_params(self):
+        return Spoiling()
 
     def step_env(self, key, state, action, params):
         obs, state, reward, done, info = super().step_env(key, state, action, params)
-        is_spoilt = jax.random.uniform(jax.random.fold_in(key, 7)) < 0.1
+        is_spoilt = jax.random.uniform(jax.random.fold_in(key, 7)) < params.share
         return obs, state, jnp.where(is_spoilt, jnp.nan, reward), done, info
 
 
@@ -48,51 +59,44 @@ class SpoiltWalk(Walk):
         return obs, float("nan") if self._time == 2 else reward, *rest
 
 
-@pytest.fixture(scope="module")
-def of_ppo():
-    """The runner and the report of an update of PPO."""
-    return updated(PPO)
+@functools.cache
+def make(name):
+    """PPO, or an agent of the page."""
+    kind = examples().get(name, PPO)
+    return kind(Spoilt(), None, CONFIG.replace(normalise_observations=True), False)
 
 
-def updated(kind):
-    agent = kind(Spoilt(), None, CONFIG.replace(normalise_observations=True), False)
-    runner = agent.program.start(KEY, HyperParameters())
-    return jax.jit(agent._training_step)(runner)
+@functools.cache
+def program_of_an_update(name):
+    agent = make(name)
+    return jax.jit(lambda runner: agent.at(agent.moment(runner))._training_step(runner))
 
 
-@pytest.mark.parametrize("name", ["TwicePPO", "PPG"])
-def test_updates_of_the_guide_lose_nothing(examples, of_ppo, name):
-    runner, report = updated(examples[name])
-    _, expected = of_ppo
+@functools.cache
+def updated(name, share):
+    """The runner and the report of an update, where a share of the rewards is spoilt."""
+    hyperparams = HyperParameters(env_params={"share": share})
+    return program_of_an_update(name)(make("PPO").start(KEY, hyperparams))
+
+
+def test_a_second_lesson_loses_nothing_and_is_of_the_critic_as_it_is_by_then():
+    """Which learns the same returns again, and so comes nearer to them."""
+    (of_ppo, expected), (runner, report) = (updated(name, 0.1) for name in ("PPO", "TwicePPO"))
     assert report.numbers.keys() > expected.numbers.keys()
     assert expected.nonfinite["rewards"].any()
     assert not expected.nonfinite["rewards"].all()
     trees.assert_equal(report.nonfinite, expected.nonfinite)
     for network in ("actor_training", "critic_training"):
-        observed, once = (getattr(it, network).extra_variables for it in (runner, of_ppo[0]))
+        observed, once = (getattr(it, network).extra_variables for it in (runner, of_ppo))
         trees.assert_equal(observed, once)
+    once, twice = (updated(name, 0.0)[1].numbers for name in ("PPO", "TwicePPO"))
+    assert twice["critic_loss"] < once["critic_loss"]
+    np.testing.assert_array_equal(twice["first_actor_loss"], once["actor_loss"])
 
 
-@pytest.mark.parametrize("name", ["TwicePPO", "PPG"])
-def test_updates_of_the_guide_are_made_on_the_host(examples, name):
-    agent = examples[name](Gymnasium(SpoiltWalk), None, CONFIG, False)
-    with pytest.warns(UserWarning, match=r"since update 1: rewards of environments \[0, 1, 2, 3\]"):
-        runner, _ = agent.train(KEY, HyperParameters(), n_steps=1, progress=False)
-    added = {"TwicePPO": "first_actor_loss", "PPG": "auxiliary_error"}[name]
-    assert {added, "kl", "explained_variance", "actor_loss"} <= runner.info.keys()
-
-
-def test_a_second_lesson_is_of_the_critic_as_it_is_by_then(examples):
-    """Which learns the same returns again, and so comes nearer to them."""
-    agents = [kind(MatchSign(), None, CONFIG, False) for kind in (PPO, examples["TwicePPO"])]
-    losses = [agent.advance(agent.start(KEY, HyperParameters()), 1).info for agent in agents]
-    assert losses[1]["critic_loss"] < losses[0]["critic_loss"]
-    np.testing.assert_array_equal(losses[1]["first_actor_loss"], losses[0]["actor_loss"])
-
-
-def test_an_auxiliary_phase_follows_every_few_updates(examples):
-    agent = examples["PPG"](MatchSign(), None, CONFIG, False)
-    runner = agent.start(KEY, HyperParameters())
+def test_an_auxiliary_phase_follows_every_few_updates():
+    agent = make("PPG")
+    runner = agent.start(KEY, HyperParameters(env_params={"share": 0.0}))
     errors = []
     for _ in range(8):
         runner = agent.advance(runner, 1)
@@ -102,3 +106,10 @@ def test_an_auxiliary_phase_follows_every_few_updates(examples):
     epochs, minibatches = 2 * agent.n_auxiliary, 4 * agent.config.n_minibatches
     expected = 8 * 4 * agent.config.n_minibatches + epochs * minibatches
     assert runner.actor_training.step == runner.critic_training.step == expected
+
+
+def test_updates_of_the_guide_are_made_on_the_host():
+    agent = examples()["PPG"](Gymnasium(SpoiltWalk), None, CONFIG, False)
+    with pytest.warns(UserWarning, match=r"since update 1: rewards of environments \[0, 1, 2, 3\]"):
+        runner, _ = agent.train(KEY, HyperParameters(), n_steps=1, progress=False)
+    assert {"auxiliary_error", "kl", "explained_variance", "actor_loss"} <= runner.info.keys()

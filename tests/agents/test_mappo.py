@@ -37,16 +37,10 @@ class Hidden(Probe):
         return obs, after, state.sign * jnp.array([1.0, 2.0]), terminated, info
 
 
-def trained(agent):
-    runner = agent.advance(agent.start(KEY, CASE.hyperparams()), np.int32(150))
-    agent.collect_training(runner, {})
-    return agent
-
-
-def config(**fields):
-    """Of default networks, which learn in as many epochs and thus in one loop."""
-    epochs = {"actor_epochs": 2, "critic_epochs": 2}
-    return CASE.config(actor_network=None, critic_network=None, **epochs, **fields)
+def make(env, agent=MAPPO, **switches):
+    """An agent of default networks, which learn in as many epochs and thus in one loop."""
+    networks = {"actor_network": None, "critic_network": None, "actor_epochs": 2}
+    return agent(env, None, CASE.config(**networks, **switches), False)
 
 
 class Masked(Hidden):
@@ -56,55 +50,54 @@ class Masked(Hidden):
         return jnp.array([[True, False], [False, True]])
 
 
-MASK = {"action_mask": np.array([[True, False], [False, True]])}
-
-
-@pytest.mark.parametrize(
-    ("env", "mask", "switches"),
-    [(Masked(), MASK, {"normalise_observations": True}), (Hidden("observation"), {}, {})],
-    ids=["method", "observation"],
-)
-@pytest.mark.slow_except("observation")
-def test_the_critic_knows_what_the_actors_do_not_see(env, mask, switches):
+def test_the_critic_knows_what_the_actors_do_not_see():
     """Be they masked and normalised, too."""
-    agent = trained(MAPPO(env, None, config(**switches), False))
+    agent = make(Masked(), normalise_observations=True)
+    runner = agent.advance(agent.start(KEY, CASE.hyperparams()), np.int32(100))
+    mask = np.array([[True, False], [False, True]])
 
     @jax.jit
     def values_and_scores(sign):
-        obs = {"observation": jnp.zeros((2, 1)), "critic_state": sign, **mask}
-        return agent.critic_training(obs), agent.actor_training(obs)
+        obs = {"observation": jnp.zeros((2, 1)), "critic_state": sign, "action_mask": mask}
+        actor = runner.actor_training
+        return runner.critic_training(obs), actor(obs), agent.policy(actor, obs)
 
     scores = []
     for sign in (1.0, -1.0):
-        values, of_actions = values_and_scores(np.float32([sign]))
-        np.testing.assert_allclose(values, [sign, 2 * sign], atol=0.1)
+        values, of_actions, actions = values_and_scores(np.float32([sign]))
+        np.testing.assert_allclose(values, [sign, 2 * sign], atol=0.15)
+        np.testing.assert_array_equal(actions, [0, 1])
         scores.append(of_actions)
     np.testing.assert_array_equal(*scores)
-    _, obs, _ = jax.jit(agent.env_reset)(KEY)
-    assert set(obs) == {"observation", "critic_state", *mask}
-    if mask:
-        np.testing.assert_array_equal(jax.jit(agent.policy)(agent.actor_training, obs), [0, 1])
+    assert set(runner.obs) == {"observation", "critic_state", "action_mask"}
+
+
+def n_inputs(training):
+    """The number of inputs of a network's first layer."""
+    (shape,) = (
+        x.shape
+        for path, x in jax.tree_util.tree_leaves_with_path(training.params)
+        if jax.tree_util.keystr(path).endswith("['MLP_0']['Dense_0']['kernel']")
+    )
+    return shape[-2]
+
+
+@pytest.mark.parametrize(
+    ("env", "n_seen"),
+    [(Hidden(), 1), (Hidden("observation"), 1), (Hidden("nowhere"), 2)],
+    ids=["method", "observation", "of all actors"],
+)
+def test_the_critic_sees_the_state_or_else_what_all_actors_observe(env, n_seen):
+    runner = jax.eval_shape(make(env).program.start, KEY, CASE.hyperparams())
+    assert n_inputs(runner.critic_training) == n_seen
+    assert n_inputs(runner.actor_training) == 1
 
 
 def test_independent_critics_do_not():
     """They are given no more than their actors observe."""
-    agent = IPPO(Hidden(), None, config(), False)
+    agent = make(Hidden(), IPPO)
     runner = jax.eval_shape(agent.program.start, KEY, CASE.hyperparams())
     assert runner.obs.shape == (8, 2, 1)
-
-
-class Shown(Hidden):
-    """The first actor sees the sign."""
-
-    def observe(self, state):
-        return jnp.stack([state.sign, 0.0])[:, None]
-
-
-@pytest.mark.slow
-def test_without_a_state_the_critic_sees_what_all_actors_observe():
-    agent = trained(MAPPO(Shown("nowhere"), None, config(), False))
-    obs = jnp.array([[-1.0], [0.0]])
-    np.testing.assert_allclose(agent.critic_training(obs), [-1.0, -2.0], atol=0.1)
 
 
 def test_critics_with_one_value_for_all_are_refused():

@@ -48,28 +48,33 @@ def test_the_number_of_parameters(sharing, env):
         assert size(training) == n_hidden * HIDDEN + n_last * LAST[name]
 
 
-@pytest.mark.parametrize("sharing", ["shared", "torso"])
-@pytest.mark.slow_except("shared")
-def test_actors_that_share_learn(sharing):
-    agent = make(sharing, normalise_observations=True, normalise_values=True)
-    runner, _ = agent.train(KEY, CASE.hyperparams(), progress=False)
-    shape = () if sharing == "shared" else (2,)
-    assert runner.targets.mean.shape == shape
-    assert runner.targets.count == 40 * 64 * (2 if sharing == "shared" else 1)
+def test_actors_that_share_a_network_learn():
+    """In which actions are masked, and those that are not allowed are worth NaN."""
+    agent = make("shared", Allowed, normalise_observations=True, normalise_values=True)
+    runner = agent.advance(agent.start(KEY, CASE.hyperparams()), np.int32(40))
+    assert runner.targets.count == 40 * 64 * 2
     act = jax.jit(
         lambda obs: (agent.policy(runner.actor_training, obs), runner.critic_training(obs))
     )
-    for sign in (1.0, -1.0):
-        actions, values = map(np.asarray, act(np.float32([[sign, 0.0]] * 2)))
-        assert list(actions) == [sign > 0] * 2
-        assert bool(values[0] == values[1]) == (sharing == "shared")
+    masks = np.array([[True, False, True, False], [True, True, False, False]])
+    for sign, best in ((1, 1), (-1, 2)):
+        seen = np.float32([[sign, 0.0]] * 2)
+        mask = np.tile(masks[(sign + 1) // 2], (2, 1))
+        actions, values = act({"observation": seen, "action_mask": mask})
+        np.testing.assert_array_equal(actions, best)
+        assert values[0] == values[1]
 
 
-@pytest.mark.parametrize("fields", [{"memory": "gru"}, {}], ids=["memory", "masks"])
-def test_goes_with_memories_and_masks(fields):
-    agent = make("shared" if fields else "torso", Allowed, **fields)
-    runner = jax.eval_shape(agent.program.start, KEY, CASE.hyperparams())
-    jax.eval_shape(agent.program.advance, runner, np.int32(1))
+@pytest.mark.parametrize(("sharing", "shape"), [("shared", ()), ("torso", (2,))])
+def test_actors_that_share_a_critic_share_the_moments_of_its_targets(sharing, shape):
+    program = make(sharing, normalise_values=True).program
+    assert jax.eval_shape(program.start, KEY, CASE.hyperparams()).targets.mean.shape == shape
+
+
+def test_actors_that_share_a_memory_may_be_masked():
+    program = make("shared", Allowed, memory="gru").program
+    runner = jax.eval_shape(program.start, KEY, CASE.hyperparams())
+    jax.eval_shape(program.advance, runner, np.int32(1))
 
 
 def test_the_centralised_critic_of_mappo_is_one_network_anyhow():

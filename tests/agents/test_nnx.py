@@ -12,11 +12,10 @@ from flax import nnx
 from flax.nnx.bridge import to_linen
 from probes import MatchSign
 
-from jaxagents import load_policy
+from jaxagents import DQNLearner, load_policy
 from jaxagents.networks import PerActor
 from jaxagents.ppo import AgentConfig
 from jaxagents.sac import SACConfig
-from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
 CASES = {case.name: case for case in registry.AGENTS}
@@ -44,32 +43,42 @@ class Value(Net):
 
 
 ACTOR, CRITIC = to_linen(Net, 2, 2), to_linen(Value, 2)
-NETWORKS = {
-    "PPO": {"actor_network": ACTOR, "critic_network": CRITIC},
-    "IPPO": {
-        "actor_network": PerActor(ACTOR, 2, own_observations=False),
-        "critic_network": PerActor(CRITIC, 2, own_observations=False),
-    },
-    "DQN": {"critic_network": to_linen(Net, 2, 2)},
-}
-SHARED = {"normalise_observations": True, "n_groups": 2, "replicated_updates": True}
-"""Further fields of PPO, which normalises and which two devices may share."""
 
 
-def make(name, **fields):
-    """A small agent with such networks; those of a name are equal, and share programs."""
-    further = SHARED if name == "PPO" else {}
-    return CASES[name].make(MatchSign, False, **NETWORKS[name], **further, **fields)
+def make(**fields):
+    """A small agent with such networks, which normalises what they observe."""
+    networks = {"actor_network": ACTOR, "critic_network": CRITIC}
+    return CASES["PPO"].make(MatchSign, False, normalise_observations=True, **networks, **fields)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.slow_except("DQN")
-def test_agents_learn_with_them(name):
-    case = CASES[name]
-    agent = make(name)
-    runner = agent.start(KEY, case.hyperparams())
-    agent.collect_training(agent.advance(runner, np.int32(150 * case.updates)), {})
-    np.testing.assert_array_equal(agent.eval(jax.random.key(1), n_evals=64)["returns"], 1.0)
+def test_agents_learn_with_them_which_checkpoints_and_files_keep(tmp_path):
+    hyperparams = CASES["PPO"].hyperparams()
+    whole, _ = make().train(KEY, hyperparams, n_steps=60)
+    make(checkpoint_dir=tmp_path / "run").train(KEY, hyperparams, n_steps=20)
+    again = make(checkpoint_dir=tmp_path / "run", restore_agent=True)
+    runner, _ = again.restore("last")
+    resumed, _ = again.train(None, hyperparams, runner, n_steps=40)
+    trees.assert_equal(whole, resumed)
+    again.export_policy(tmp_path / "policy")
+    observations = np.float32([[1.0, 0.0], [-1.0, 0.0]])
+    np.testing.assert_array_equal(jax.vmap(again.policy)(observations), [1, 0])
+    np.testing.assert_array_equal(load_policy(tmp_path / "policy")(observations), [1, 0])
+
+
+def test_learners_can_be_pickled_and_equal_networks_are_equal():
+    network = to_linen(Net, 2, 2)
+    assert network == ACTOR
+    learner = DQNLearner.create(0, jnp.zeros(2), 0, n_actions=2, critic_network=network)
+    twin = pickle.loads(pickle.dumps(learner))
+    trees.assert_equal(twin.q(jnp.ones(2)), learner.q(jnp.ones(2)))
+
+
+def test_actors_of_several_may_each_have_one():
+    networks = {"actor_network": PerActor(ACTOR, 2), "critic_network": PerActor(CRITIC, 2)}
+    networks = {name: network.clone(own_observations=False) for name, network in networks.items()}
+    program = CASES["IPPO"].make(MatchSign, False, **networks).program
+    runner = jax.eval_shape(program.start, KEY, CASES["IPPO"].hyperparams())
+    jax.eval_shape(program.advance, runner, 1)
 
 
 def test_checkpoints_files_and_normalisation_keep_them(tmp_path):
@@ -83,25 +92,7 @@ def test_checkpoints_files_and_normalisation_keep_them(tmp_path):
     trees.assert_equal(whole, resumed)
     again.export_policy(tmp_path / "policy")
     obs = np.float32([0.3, 0.0])
-    expected = jax.jit(again.policy)(again.actor_training, obs)
-    np.testing.assert_array_equal(load_policy(tmp_path / "policy")(obs), expected)
-
-
-@pytest.mark.slow
-def test_devices_share_a_training():
-    agent = make("PPO")
-    alone, shared = (
-        agent.train(KEY, CASES["PPO"].hyperparams(), n_steps=2, mesh=mesh)[0]
-        for mesh in (None, make_mesh(2))
-    )
-    trees.assert_equal(alone.actor_training.params, shared.actor_training.params)
-
-
-def test_learners_of_them_can_be_pickled_and_equal_ones_are_equal():
-    assert to_linen(Net, 2, 2) == ACTOR
-    runner, _ = make("DQN").train(KEY, CASES["DQN"].hyperparams(), n_steps=2)
-    twin = pickle.loads(pickle.dumps(runner.learner))
-    trees.assert_equal(twin.q(jnp.ones(2)), runner.learner.q(jnp.ones(2)))
+    np.testing.assert_array_equal(load_policy(tmp_path / "policy")(obs), again.policy(obs))
 
 
 @pytest.mark.parametrize("config", [AgentConfig, SACConfig])
@@ -127,22 +118,6 @@ class BatchNormalised(Net):
         return super().__call__(self.norm(x))
 
 
-@pytest.mark.parametrize(("name", "field"), [("PPO", "actor_network"), ("DQN", "critic_network")])
-def test_those_whose_calls_change_variables_are_refused(name, field):
-    case = CASES[name]
-
-    def start(keeps):
-        network = to_linen(BatchNormalised, 2, 2, keeps)
-        agent = case.make(MatchSign, False, **{field: network})
-        return jax.eval_shape(agent.program.start, KEY, case.hyperparams())
-
-    assert start(True).update_step.shape == ()
-    with pytest.raises(
-        ValueError, match=r"flax\.nnx that changes .*batch_stats.*/mean.*needs use_ru"
-    ):
-        start(False)
-
-
 class Dropping(Net):
     """Drops some of its inputs."""
 
@@ -162,27 +137,34 @@ class Noisy(Net):
         self.noise = rngs.noise()
 
 
-@pytest.mark.parametrize(("module", "stream"), [(Dropping, "dropout"), (Noisy, "noise")])
-@pytest.mark.parametrize(("name", "field"), [("PPO", "actor_network"), ("DQN", "critic_network")])
-def test_those_that_draw_random_numbers_are_refused(name, field, module, stream):
-    case = CASES[name]
-
-    def start():
-        agent = case.make(MatchSign, False, **{field: to_linen(module, 2, 2)})
-        return jax.eval_shape(agent.program.start, KEY, case.hyperparams())
-
-    with pytest.raises(ValueError, match=rf"flax\.nnx that takes .* from rngs\.{stream}, of which"):
-        start()
+def started(name, network):
+    """The shapes of a fresh runner."""
+    field = {"PPO": "actor_network", "DQN": "critic_network"}[name]
+    program = CASES[name].make(MatchSign, False, **{field: network}).program
+    return jax.eval_shape(program.start, KEY, CASES[name].hyperparams())
 
 
-@pytest.mark.parametrize(("name", "field"), [("PPO", "actor_network"), ("DQN", "critic_network")])
-def test_errors_of_networks_have_a_note_of_what_they_were_given(name, field):
-    case = CASES[name]
+@pytest.mark.parametrize("name", ["PPO", "DQN"])
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        (
+            to_linen(BatchNormalised, 2, 2, keeps=False),
+            r"flax\.nnx that changes .*batch_stats.*/mean.*needs use_ru",
+        ),
+        (to_linen(Dropping, 2, 2), r"flax\.nnx that takes .* from rngs\.dropout, of which"),
+        (to_linen(Noisy, 2, 2), r"flax\.nnx that takes .* from rngs\.noise, of which"),
+    ],
+    ids=["changing", "dropping", "noisy"],
+)
+def test_those_whose_calls_change_variables_or_draw_are_refused(name, network, message):
+    with pytest.raises(ValueError, match=message):
+        started(name, network)
 
-    def start():
-        agent = case.make(MatchSign, False, **{field: to_linen(Net, 3, 2)})
-        return jax.eval_shape(agent.program.start, KEY, case.hyperparams())
 
+@pytest.mark.parametrize("name", ["PPO", "DQN"])
+def test_others_start_and_errors_have_a_note_of_what_they_were_given(name):
+    assert started(name, to_linen(BatchNormalised, 2, 2, keeps=True)).update_step.shape == ()
     with pytest.raises(TypeError, match="contracting dimensions") as found:
-        start()
+        started(name, to_linen(Net, 3, 2))
     assert "This happened in Net, given inputs of shape (2,)." in found.value.__notes__

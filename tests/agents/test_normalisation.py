@@ -1,4 +1,7 @@
-"""Observations, rewards and values that agents normalise by running statistics."""
+"""Observations, rewards and values that agents normalise by running statistics.
+
+The shared suite normalises too: there such trainings are interrupted, vmapped, and shared by devices.
+"""
 
 import functools
 
@@ -6,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import trees
 from flax import struct
 from jaxtyping import PyTree
 from probes import MatchSign, Probe
@@ -17,39 +19,25 @@ from jaxagents.a2c import AgentConfig
 from jaxagents.agents.fits import fits_of
 from jaxagents.agents.off_policy import gradient_step
 from jaxagents.learners.train_state import TrainState
-from jaxagents.networks import (
-    CategoricalActor,
-    CategoricalPolicy,
-    DiscreteCritic,
-    Normalised,
-    StateCritic,
-)
-from jaxagents.sharding import make_mesh
+from jaxagents.networks import CategoricalActor, DiscreteCritic, Normalised
 from jaxagents.td3 import TD3Learner
 
 KEY = jax.random.key(0)
 CASES = {case.name: case for case in AGENTS}
 BOTH = {"normalise_observations": True, "normalise_rewards": True}
 OF_AGENTS = {
-    "A2C": {
-        "actor_network": Normalised(CategoricalActor(2, features=())),
-        "critic_network": Normalised(StateCritic(features=())),
-        "normalise_rewards": True,
-        "normalise_values": True,
-        "n_groups": 2,
-    },
-    "IPPO": BOTH,
+    "IPPO": {**BOTH, "normalise_values": True},
     "DQN": {
         "critic_network": Normalised(DiscreteCritic(features=(32,), n_actions=2)),
         "normalise_rewards": True,
     },
     "SAC": BOTH,
     "discrete SAC": BOTH,
-    "TD3": {**BOTH, "n_groups": 2, "replicated_updates": True},
     "IQL": {"normalise_observations": True},
-    "discrete BC": {"actor_network": Normalised(CategoricalPolicy(features=(32,), n_actions=2))},
 }
-"""How agents normalise, by a switch or by networks that need none, and how devices share their work."""
+"""How agents normalise, by a switch or by networks that need none."""
+SIGNS = np.float32([[1000.1, 0.0], [999.9, 0.0]])
+"""Observations of a positive and of a negative sign."""
 
 
 class Reporter(struct.PyTreeNode):
@@ -77,36 +65,15 @@ class FarOff(MatchSign):
         return 1000.0 * super().reward(state, action)
 
 
-def make(name, **fields):
-    """A small agent that normalises; those of a name are equal, and share programs."""
-    return CASES[name].make(FarOff, False, **OF_AGENTS[name], **fields)
-
-
 @functools.cache
-def learnt(name, n_updates):
-    """A small agent that remembers a training of so many updates, and what episodes of it bring."""
-    return trained(make(name), CASES[name].hyperparams(), n_updates)
+def make(name, env=FarOff):
+    """A small agent that normalises, and whose programs are kept."""
+    return CASES[name].make(env, False, **OF_AGENTS[name])
 
 
-def trained(agent, hyperparams, n_updates):
-    runner = agent.advance(agent.start(KEY, hyperparams), np.int32(n_updates))
-    agent.collect_training(runner, {})
-    return agent, agent.eval(KEY, n_evals=64)
-
-
-def share_of_rewards(metrics):
-    """The share of the rewards that an agent gets."""
-    return metrics["returns"].mean() / 3000.0
-
-
-def statistics_of(runner):
-    return moments(runner.actor_training), runner.returns, runner.targets
-
-
-def resets(agent):
-    """First observations of six episodes."""
-    reset = jax.jit(lambda key: jax.vmap(agent.episodes.reset)(jax.random.split(key, 6))[0])
-    return np.asarray(reset(KEY))
+def started(agent, name):
+    """The shapes of a fresh runner."""
+    return jax.eval_shape(agent.program.start, KEY, CASES[name].hyperparams())
 
 
 def moments(state):
@@ -114,19 +81,29 @@ def moments(state):
     return of_vector
 
 
-def rollouts(case, agent, n):
-    """The runner before each update, and what is collected for it, with true rewards and others."""
+@pytest.fixture(scope="module")
+def learnt():
+    """An agent of two actors that has learned."""
+    agent = make("IPPO")
+    runner = agent.start(KEY, CASES["IPPO"].hyperparams())
+    agent.collect_training(agent.advance(runner, np.int32(80)), {})
+    return agent
 
-    @jax.jit
-    def collected(runner):
-        after, traj, _ = agent._collect(runner)
-        return traj, agent._with_rewards(after, traj)[1]
 
-    runner = agent.start(KEY, case.hyperparams())
-    for _ in range(n):
-        traj, scaled = collected(runner)
-        yield runner, traj, scaled
-        runner = agent.advance(jax.device_put(runner, may_alias=False), 1)
+def test_learns_what_is_far_off_and_metrics_show_true_rewards(learnt):
+    metrics = learnt.eval(KEY, n_evals=64)
+    assert set(np.unique(metrics["returns"])) <= {0.0, 1000.0, 2000.0, 3000.0}
+    assert set(np.unique(metrics["final_rewards"])) <= {0.0, 1000.0}
+    assert metrics["returns"].mean() > 0.95 * 3000.0
+
+
+def test_everything_that_acts_normalises_by_itself(learnt, tmp_path):
+    learnt.export_policy(tmp_path / "policy")
+    policy = load_policy(tmp_path / "policy")
+    assert any("observed" in name for name in policy.weights)
+    actor = learnt.actor_training
+    for act in (policy, learnt.policy, lambda obs: learnt.act(actor, (), obs)[1]):
+        np.testing.assert_array_equal([act(obs) for obs in SIGNS], [[1, 1], [0, 0]])
 
 
 def test_the_first_ratio_of_an_update_is_1():
@@ -150,17 +127,28 @@ def test_the_first_ratio_of_an_update_is_1():
     assert kl(runner, True) > 1e-6
 
 
-@pytest.mark.parametrize("name", ["A2C", "IPPO"])
-@pytest.mark.slow_except("IPPO")
-def test_statistics_are_of_all_observations_and_rewards_in_units_of_the_deviation_of_returns(name):
-    case, agent = CASES[name], make(name)
-    carried, returns, seen = np.zeros((8, *agent._actors_shape)), [], []
-    for runner, traj, scaled in rollouts(case, agent, 4):
+def rollouts(agent, hyperparams, n):
+    """The runner before each update, and what is collected for it, with true rewards and others."""
+
+    @jax.jit
+    def collected(runner):
+        after, traj, _ = agent._collect(runner)
+        return traj, agent._with_rewards(after, traj)[1]
+
+    runner = agent.start(KEY, hyperparams)
+    for _ in range(n):
+        traj, scaled = collected(runner)
+        yield runner, traj, scaled
+        runner = agent.advance(jax.device_put(runner, may_alias=False), 1)
+
+
+def test_statistics_are_of_all_observations_and_rewards_in_units_of_the_deviation_of_returns():
+    carried, returns, seen = np.zeros((8, 2)), [], []
+    for runner, traj, scaled in rollouts(make("IPPO"), CASES["IPPO"].hyperparams(), 4):
         over = np.asarray(traj.terminated | traj.truncated)
         for reward, ended in zip(np.asarray(traj.reward), over, strict=True):
             returns.append(carried + reward)
-            ended = ended.reshape(8, *[1] * (reward.ndim - 1))
-            carried = runner.hyperparams.gamma * np.where(ended, 0.0, returns[-1])
+            carried = runner.hyperparams.gamma * np.where(ended[:, None], 0.0, returns[-1])
         deviation = np.stack(returns).std((0, 1))
         expected = np.clip(np.asarray(traj.reward) / deviation, -10.0, 10.0)
         np.testing.assert_allclose(scaled.reward, expected, rtol=1e-4)
@@ -171,87 +159,6 @@ def test_statistics_are_of_all_observations_and_rewards_in_units_of_the_deviatio
             np.testing.assert_allclose(found.variance, obs.var(0), rtol=1e-3)
             assert found.count == len(obs)
         seen.append(np.asarray(traj.obs))
-
-
-def test_metrics_show_true_rewards():
-    _, metrics = learnt("A2C", 80)
-    assert set(np.unique(metrics["returns"])) <= {0.0, 1000.0, 2000.0, 3000.0}
-    assert set(np.unique(metrics["final_rewards"])) <= {0.0, 1000.0}
-
-
-def test_everything_that_acts_normalises_by_itself(tmp_path):
-    agent, _ = learnt("A2C", 80)
-    obs = resets(agent)
-    actor = agent.actor_training
-    found = jax.tree.map(np.asarray, moments(actor))
-    inner = TrainState.create(actor.model_def.network, actor.params["network"])
-    normal = (obs - found.mean) / np.sqrt(found.variance + np.float32(1e-8))
-
-    @jax.jit
-    @jax.vmap
-    def actions(normal, obs):
-        of_inner = inner(normal).argmax(-1)
-        return of_inner, agent.policy(actor, obs), agent.act(actor, (), obs)[1]
-
-    expected, of_policy, of_act = actions(normal, obs)
-    np.testing.assert_array_equal(of_policy, expected)
-    np.testing.assert_array_equal(of_act, expected)
-    agent.export_policy(tmp_path / "policy")
-    np.testing.assert_array_equal(load_policy(tmp_path / "policy")(obs), expected)
-
-
-@pytest.mark.parametrize("name", ["A2C", "DQN"])
-@pytest.mark.slow_except("A2C")
-def test_trainings_go_on_from_checkpoints_bit_for_bit(name, tmp_path):
-    """A training of five updates is the same if a checkpoint of two lies between."""
-    hyperparams = CASES[name].hyperparams()
-    expected, _ = make(name).train(KEY, hyperparams, progress=False)
-    first = make(name, checkpoint_dir=tmp_path)
-    first.train(KEY, hyperparams, n_steps=2, progress=False)
-    again = make(name, checkpoint_dir=tmp_path, restore_agent=True)
-    runner, _ = again.resume(KEY, hyperparams, progress=False)
-    assert runner.update_step == 5
-    trees.assert_equal(runner, expected)
-
-
-def alone_and_shared(agent, *begin, n_devices, n_steps):
-    """The runners of a training on one device, and of the same on several."""
-    return (
-        agent.train(*begin, n_steps=n_steps, progress=False, mesh=mesh)[0]
-        for mesh in (None, make_mesh(n_devices))
-    )
-
-
-@functools.cache
-def started():
-    """A runner of A2C, made once, by a program that is compiled quickly if all tests run."""
-    return make("A2C").start(KEY, CASES["A2C"].hyperparams())
-
-
-def test_devices_that_learn_from_their_own_samples_share_statistics():
-    begin = None, None, started()
-    alone, shared = alone_and_shared(make("A2C"), *begin, n_devices=2, n_steps=1)
-    trees.assert_close(statistics_of(shared), statistics_of(alone))
-
-
-@pytest.mark.optimised
-@pytest.mark.slow
-def test_statistics_are_rounded_alike_on_any_number_of_devices():
-    fields = {**OF_AGENTS["A2C"], "replicated_updates": True, "rollout_length": 16}
-    agent = CASES["A2C"].make(FarOff, False, **fields)
-    alone, shared = alone_and_shared(agent, None, None, started(), n_devices=2, n_steps=1)
-    trees.assert_equal(shared, alone)
-
-
-def test_seeds_that_are_trained_together_have_statistics_of_their_own():
-    agent, hyperparams = make("A2C"), CASES["A2C"].hyperparams()
-    keys = jax.random.split(KEY, 2)
-    together, _ = jax.vmap(agent.train, (0, None))(keys, hyperparams)
-    together = jax.tree.map(np.asarray, statistics_of(together))
-    for i, key in enumerate(keys):
-        alone, _ = agent.train(key, hyperparams, progress=False)
-        one = jax.tree.map(lambda x, i=i: x[i], together)
-        trees.assert_close(one, statistics_of(alone))
 
 
 class Structured(Probe):
@@ -275,60 +182,25 @@ def test_observations_of_any_structure():
 
 
 def test_a_network_that_normalises_needs_no_switch_and_leaves_others_alone():
-    actor = OF_AGENTS["A2C"]["actor_network"]
-    program = CASES["A2C"].make(FarOff, False, actor_network=actor).program
-    runner = jax.eval_shape(program.start, KEY, CASES["A2C"].hyperparams())
+    actor = Normalised(CategoricalActor(2, features=()))
+    runner = started(CASES["A2C"].make(FarOff, False, actor_network=actor), "A2C")
     assert moments(runner.actor_training).mean.shape == (2,)
     assert not runner.critic_training.extra_variables
 
 
-def test_a_learner_of_rollouts_that_normalises_needs_no_switch():
-    case, critic = CASES["PQN"], OF_AGENTS["DQN"]["critic_network"]
-    agent = case.make(FarOff, False, critic_network=critic)
-    runner = agent.advance(agent.start(KEY, case.hyperparams()), 1)
-    observed = agent.config.rollout_length * agent.config.batch_size
-    assert moments(runner.learner.critic).count == observed
-
-
 @pytest.mark.parametrize("name", ["SAC", "discrete SAC"])
 def test_every_network_of_a_learner_normalises(name):
-    runner = jax.eval_shape(make(name).program.start, KEY, CASES[name].hyperparams())
-    for state in networks_of(runner.learner).values():
+    for state in networks_of(started(make(name), name).learner).values():
         assert moments(state).mean.shape == (2,)
 
 
-def networks_with_statistics(runner):
-    states = jax.tree.leaves(runner, is_leaf=lambda x: isinstance(x, TrainState))
-    return [x for x in states if isinstance(x, TrainState) and x.extra_variables]
-
-
-@pytest.mark.parametrize("name", ["A2C", "DQN"])
+@pytest.mark.parametrize("name", ["A2C", "DQN", "discrete BC"])
 def test_without_the_switches_a_runner_is_as_before(name):
-    program = CASES[name].make(FarOff, False).program
-    runner = jax.eval_shape(program.start, KEY, CASES[name].hyperparams())
-    assert (runner.received, runner.returns) == ((), ())
-    assert not networks_with_statistics(runner)
-
-
-def test_without_the_switch_an_offline_learner_is_as_before():
-    case = CASES["discrete BC"]
-    runner = jax.eval_shape(case.make(FarOff, False).program.start, KEY, case.hyperparams())
-    assert not networks_with_statistics(runner)
-
-
-@pytest.mark.parametrize(
-    ("name", "n_updates"), [("A2C", 80), ("DQN", 400), ("TD3", 600), ("discrete BC", 150)]
-)
-@pytest.mark.slow_except("A2C", "DQN")
-def test_learns_what_is_far_off(name, n_updates):
-    _, metrics = learnt(name, n_updates)
-    assert share_of_rewards(metrics) > 0.95
-
-
-def test_does_not_learn_what_is_far_off_without_normalising():
-    case = CASES["A2C"]
-    _, metrics = trained(case.make(FarOff, False), case.hyperparams(), 80)
-    assert share_of_rewards(metrics) < 0.8
+    runner = started(CASES[name].make(FarOff, False), name)
+    states = jax.tree.leaves(runner, is_leaf=lambda x: isinstance(x, TrainState))
+    assert not any(x.extra_variables for x in states if isinstance(x, TrainState))
+    if name != "discrete BC":
+        assert (runner.received, runner.returns) == ((), ())
 
 
 def networks_of(learner):
@@ -348,10 +220,9 @@ def discounted(rewards, ends, gamma):
     return np.stack(so_far)
 
 
-@pytest.mark.parametrize("name", ["DQN", "TD3"])
-def test_off_policy_agents_keep_raw_transitions_and_observe_them(name):
-    agent = make(name)
-    runner = agent.advance(agent.start(KEY, CASES[name].hyperparams()), 3)
+def test_off_policy_agents_keep_raw_transitions_observe_them_and_learn_from_normal_ones():
+    agent = make("DQN")
+    runner = agent.advance(agent.start(KEY, CASES["DQN"].hyperparams()), 3)
     rows = runner.buffer.to_dataset()
     n_rows, n_envs = 32 + 3 * 4, 4
     assert len(rows["rewards"]) == n_rows
@@ -375,21 +246,8 @@ def test_off_policy_agents_keep_raw_transitions_and_observe_them(name):
     )
     assert runner.returns.count == n_rows
     assert runner.received.shape == (n_envs,)
-
-
-def test_off_policy_statistics_are_those_of_all_devices():
-    begin = KEY, CASES["TD3"].hyperparams()
-    alone, shared = alone_and_shared(make("TD3"), *begin, n_devices=2, n_steps=5)
-    trees.assert_equal(shared, alone)
-
-
-def test_an_exported_learner_normalises_by_itself(tmp_path):
-    agent, _ = learnt("TD3", 600)
-    obs = resets(agent)
-    agent.export_policy(tmp_path / "policy")
-    policy = load_policy(tmp_path / "policy")
-    trees.assert_close(policy(obs), jax.jit(jax.vmap(agent.policy))(obs))
-    assert any("observed" in name for name in policy.weights)
+    learner = agent.advance(runner, np.int32(400)).learner
+    np.testing.assert_array_equal(learner.sample_actions(SIGNS), [1, 0])
 
 
 def test_a_learner_made_of_a_batch_has_statistics_of_one_observation():
@@ -412,19 +270,12 @@ def test_a_learner_made_of_a_batch_has_statistics_of_one_observation():
     assert learner.sample_actions(obs[0]).shape == (1,)
 
 
-@pytest.mark.parametrize("name", ["IQL", "discrete BC"])
-def test_offline_agents_have_the_statistics_of_their_dataset_from_the_start(name):
-    agent = make(name)
-    runner = agent.start(KEY, CASES[name].hyperparams())
+def test_offline_agents_have_the_statistics_of_their_dataset_from_the_start():
+    agent = make("IQL")
+    runner = jax.jit(agent.program.start)(KEY, CASES["IQL"].hyperparams())
     (rows,) = agent.data.arrays["observations"]
-    before = networks_of(runner.learner)
-    before = {
-        network: jax.tree.map(np.asarray, moments(state)) for network, state in before.items()
-    }
-    for found in before.values():
+    for state in networks_of(runner.learner).values():
+        found = moments(state)
         np.testing.assert_allclose(found.mean, np.float64(rows).mean(0), rtol=1e-6)
         np.testing.assert_allclose(found.variance, np.float64(rows).var(0), rtol=1e-3)
         assert found.count == len(rows)
-    after = networks_of(agent.advance(runner, 2).learner)
-    for network, found in before.items():
-        trees.assert_equal(moments(after[network]), found)

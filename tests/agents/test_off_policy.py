@@ -1,5 +1,6 @@
 """Agents around a learner: tests that others do not share."""
 
+import functools
 import pickle
 
 import jax
@@ -7,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
-from probes import Box, Discrete, Endless, MatchSign, Probe, Target
+from probes import Box, Discrete, MatchSign, Probe, Target
 
 from jaxagents import (
     C51,
@@ -25,7 +26,6 @@ from jaxagents import (
     sac,
 )
 from jaxagents.agents.experience import empty_buffer
-from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
 SMALL = {
@@ -52,32 +52,8 @@ def small_dqn(env=None, agent=DQN, evaluates=True, **fields):
     return agent(env, None, dqn.AgentConfig(**{**SMALL, **fields}), evaluates)
 
 
-def small_sac(env, **fields):
-    return SAC(env, None, sac.AgentConfig(**{**SMALL, **fields}))
-
-
-def exploring(agent, actions):
-    class Explorer(agent):
-        def _explore(self, key, learner, obs, n_steps):
-            return actions
-
-    return Explorer
-
-
-@pytest.mark.parametrize(
-    ("continuous", "actions", "error", "message"),
-    [
-        (False, np.zeros((4, 1), int), ValueError, r"shape \(4,\), got shape \(4, 1\)"),
-        (False, np.zeros(4, np.float32), TypeError, "whole numbers .*got float32"),
-        (True, np.zeros(4), ValueError, r"shape \(4, 1\), got shape \(4,\)"),
-    ],
-)
-def test_names_explored_actions_of_another_shape_or_kind(continuous, actions, error, message):
-    config = sac.AgentConfig(**SMALL)
-    agent = exploring(SAC, actions)(MatchSign(continuous=continuous), None, config)
-    runner = jax.eval_shape(agent.program.start, KEY, sac.HyperParameters())
-    with pytest.raises(error, match=rf"Explorer\._explore .*{message}"):
-        jax.eval_shape(agent.behaviour._training_step, runner)
+def small_sac(env, agent=SAC):
+    return agent(env, None, sac.AgentConfig(**SMALL))
 
 
 class Counter(Probe):
@@ -96,8 +72,11 @@ class Counter(Probe):
         return (state.time >= 3) & (state.sign > 0)
 
 
-def counting(**fields):
-    return small_dqn(Counter(), evaluates=False, max_episode_steps=3, **fields)
+@functools.cache
+def counting(agent=DQN):
+    """An agent whose replay is prioritised, and whose programs are kept."""
+    fields = {"max_episode_steps": 3, "prioritised_replay": True, "evaluates": False}
+    return small_dqn(Counter(), agent, **fields)
 
 
 # What is collected.
@@ -119,7 +98,7 @@ def test_the_buffer_holds_true_successors_and_whether_episodes_ended_or_were_cut
 
 
 def test_learning_starts_with_random_actions_in_whole_steps_of_all_environments():
-    buffer = small_dqn().start(KEY, dqn.HyperParameters()).buffer
+    buffer = counting().start(KEY, dqn.HyperParameters()).buffer
     assert buffer.size == 12  # at least 10, of 4 environments
     assert 0.2 < buffer.to_dataset()["actions"].mean() < 0.8
 
@@ -239,58 +218,29 @@ class Images(Probe):
         image = jnp.broadcast_to(jnp.where(state.sign > 0, 255, 0), (5, 5, 1))
         return {"image": image.astype(jnp.uint8), "time": state.time}
 
-    def reward(self, state, action):
-        return jnp.asarray(action == (state.sign > 0), float)
 
-
-def test_learns_from_images_that_stay_bytes_and_from_dicts():
-    agent = small_dqn(Images(), n_steps=300, minibatch_size=32, eval_frequency=300)
-    hyperparams = dqn.HyperParameters(critic_learning_rate=1e-2, epsilon=1.0)
-    runner, metrics = agent.train(KEY, hyperparams, progress=False)
+def test_images_stay_bytes_and_observations_may_be_dicts():
+    program = small_dqn(Images()).program
+    runner = jax.eval_shape(program.start, KEY, dqn.HyperParameters())
+    runner, _ = jax.eval_shape(program.advance, runner, 1)
     assert runner.buffer.storage["observations"]["image"].dtype == jnp.uint8
-    np.testing.assert_array_equal(metrics["returns"][-1], 1.0)
 
 
 # How it is kept.
 
 
-def test_a_given_runner_stays_what_it_was():
-    agent = small_dqn()
-    hyperparams = dqn.HyperParameters(gamma=jnp.float32(0.5))
-    runner, _ = agent.train(KEY, hyperparams, n_steps=2, progress=False)
-    before = jax.device_put(runner, may_alias=False)
-    agent.train(None, hyperparams, runner, n_steps=2, progress=False)
-    trees.assert_equal(before, runner)
-    assert hyperparams.gamma == 0.5
-
-
-@pytest.mark.parametrize(
-    ("prioritised", "n_envs", "n_members"),
-    [(False, 1, None), (False, 4, 3), (True, 1, 3), (True, 4, None), (True, 4, 3)],
-)
-@pytest.mark.slow_except("None")
-def test_a_buffer_is_in_memory_once(prioritised, n_envs, n_members):
-    sizes = {"batch_size": n_envs, "buffer_size": 80_000, "n_step_returns": 1 + prioritised}
-    agent = small_dqn(**sizes, prioritised_replay=prioritised)
-    start, advance = agent.start, agent.advance
-    keys = KEY
-    if n_members:
-        keys = jax.random.split(KEY, n_members)
-        start, advance = jax.vmap(start, (0, None)), jax.vmap(advance, (0, None))
+def test_buffers_of_members_are_in_memory_once():
+    sizes = {"buffer_size": 80_000, "n_step_returns": 2, "prioritised_replay": True}
+    agent, keys = small_dqn(**sizes), jax.random.split(KEY, 3)
+    start, advance = jax.vmap(agent.start, (0, None)), jax.vmap(agent.advance, (0, None))
     runner = jax.eval_shape(start, keys, dqn.HyperParameters())
-    if n_members:
-        start_size = jax.jit(start).lower(keys, dqn.HyperParameters()).compile().memory_analysis()
-        data = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(runner.buffer))
-        assert start_size.temp_size_in_bytes < 0.1 * data
+    data = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(runner.buffer))
+    started = jax.jit(start).lower(keys, dqn.HyperParameters()).compile().memory_analysis()
+    assert started.temp_size_in_bytes < 0.1 * data
     program = jax.jit(advance, donate_argnums=0).lower(runner, np.int32(5)).compile()
     memory = program.memory_analysis()
-    data = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(runner.buffer))
-    in_all = (
-        memory.argument_size_in_bytes
-        + memory.output_size_in_bytes
-        - memory.alias_size_in_bytes
-        + memory.temp_size_in_bytes
-    )
+    not_shared = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    in_all = memory.argument_size_in_bytes + not_shared + memory.temp_size_in_bytes
     assert in_all < 1.1 * data
 
 
@@ -314,32 +264,43 @@ def test_checkpoints_may_leave_the_buffer_out(tmp_path):
     trees.assert_equal(advanced, expected)
 
 
-class ShiftedLearner(DQNLearner):
+class Worst(QRDQNLearner):
+    """Values actions by their least quantile, and adds to its losses."""
+
+    def _q(self, params, obs):
+        return jnp.sort(self._quantiles(params, obs), axis=-1)[..., 0]
+
     def _loss(self, params, batch, targets):
         losses, details = super()._loss(params, batch, targets)
         return losses + 1000.0, details
 
 
-def test_the_learner_keeps_its_hooks_wherever_it_goes():
-    class Shifted(DQN):
-        _discrete_learner = ShiftedLearner
+class RiskAverse(QRDQN):
+    _discrete_learner = Worst
 
-    agent = small_dqn(agent=Shifted, evaluates=False)
-    runner, metrics = agent.train(KEY, dqn.HyperParameters(), progress=False)
+
+def test_the_learner_keeps_its_hooks_wherever_it_goes():
+    config = qrdqn.AgentConfig(**SMALL, n_quantiles=5)
+    agent = RiskAverse(MatchSign(), None, config, eval_during_training=False)
+    runner, metrics = agent.train(KEY, qrdqn.HyperParameters(), progress=False)
     assert metrics["critic_loss"][-1] > 999.0
+    obs = jnp.array([1.0, 0.0])
+    quantiles = agent.learner.critic(obs)
+    assert quantiles.shape == (2, 5)
+    np.testing.assert_allclose(agent.q(obs), quantiles.min(-1))
+    assert agent.policy(obs) == quantiles.min(-1).argmax()
     batch = runner.buffer.take(jnp.arange(8))
-    for learner in (agent.learner, pickle.loads(pickle.dumps(agent.learner))):
-        _, info = learner.update(batch)
-        assert info["critic_loss"] > 999.0
+    _, info = pickle.loads(pickle.dumps(agent.learner)).update(batch)
+    assert info["critic_loss"] > 999.0
 
 
 # Options.
 
 
 def test_prioritised_replay_draws_what_was_estimated_worst():
-    agent = counting(prioritised_replay=True)
+    agent = counting()
     hyperparams = dqn.HyperParameters(priority_exponent=1.0)
-    runner, _ = agent.train(KEY, hyperparams, n_steps=30, progress=False)
+    runner = agent.advance(agent.start(KEY, hyperparams), np.int32(30))
     buffer, learner = runner.buffer, runner.learner
     _, probabilities = draw(buffer)
     assert np.ptp(probabilities) > 0.0
@@ -361,38 +322,11 @@ def draw(buffer):
 
 
 def test_uniform_priorities_are_uniform_replay_without_weights():
-    agent = counting(prioritised_replay=True)
+    agent = counting()
     hyperparams = dqn.HyperParameters(priority_exponent=0.0)
-    runner, _ = agent.train(KEY, hyperparams, n_steps=4, progress=False)
+    runner = agent.advance(agent.start(KEY, hyperparams), np.int32(4))
     _, probabilities = draw(runner.buffer)
     np.testing.assert_allclose(probabilities, 1.0 / runner.buffer.size, rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_devices_share_noisy_networks_and_priorities():
-    agent = small_dqn(
-        n_groups=2, replicated_updates=True, noisy=True, prioritised_replay=True, evaluates=False
-    )
-    alone, shared = (
-        agent.train(KEY, dqn.HyperParameters(), progress=False, mesh=mesh)
-        for mesh in (None, make_mesh(2))
-    )
-    trees.assert_equal(alone, shared)
-
-
-def test_bootstraps_over_several_steps():
-    agent = small_dqn(
-        Endless(),
-        evaluates=False,
-        n_steps=600,
-        n_step_returns=4,
-        max_episode_steps=7,
-        eval_frequency=600,
-        minibatch_size=32,
-    )
-    hyperparams = dqn.HyperParameters(gamma=0.5, tau=0.05, critic_learning_rate=1e-2)
-    agent.train(KEY, hyperparams, progress=False)
-    np.testing.assert_allclose(agent.q(jnp.ones(2)), 2.0, atol=0.1)
 
 
 def test_q_and_policy_are_those_of_the_trained_agent():
@@ -415,25 +349,26 @@ def test_q_and_policy_are_those_of_the_trained_agent():
         agent.q({"angle": jnp.zeros(2)})
 
 
-def test_a_hook_for_the_values_decides_actions_and_targets():
-    class Worst(QRDQNLearner):
-        def _q(self, params, obs):
-            return jnp.sort(self._quantiles(params, obs), axis=-1)[..., 0]
-
-    class RiskAverse(QRDQN):
-        _discrete_learner = Worst
-
-    config = qrdqn.AgentConfig(**SMALL, n_quantiles=5)
-    agent = RiskAverse(MatchSign(), None, config, eval_during_training=False)
-    agent.train(KEY, qrdqn.HyperParameters(), progress=False)
-    obs = jnp.array([1.0, 0.0])
-    quantiles = agent.learner.critic(obs)
-    assert quantiles.shape == (2, 5)
-    np.testing.assert_allclose(agent.q(obs), quantiles.min(-1))
-    assert agent.policy(obs) == quantiles.min(-1).argmax()
-
-
 # Bad input.
+
+
+@pytest.mark.parametrize(
+    ("continuous", "actions", "error", "message"),
+    [
+        (False, np.zeros((4, 1), int), ValueError, r"shape \(4,\), got shape \(4, 1\)"),
+        (False, np.zeros(4, np.float32), TypeError, "whole numbers .*got float32"),
+        (True, np.zeros(4), ValueError, r"shape \(4, 1\), got shape \(4,\)"),
+    ],
+)
+def test_names_explored_actions_of_another_shape_or_kind(continuous, actions, error, message):
+    class Explorer(SAC):
+        def _explore(self, key, learner, obs, n_steps):
+            return actions
+
+    program = small_sac(MatchSign(continuous=continuous), Explorer).program
+    runner = jax.eval_shape(program.start, KEY, sac.HyperParameters())
+    with pytest.raises(error, match=rf"Explorer\._explore .*{message}"):
+        jax.eval_shape(program.advance, runner, 1)
 
 
 @pytest.mark.parametrize(
@@ -455,12 +390,9 @@ def test_refuses_configurations_that_cannot_work(fields, message):
         dqn.AgentConfig(**{**SMALL, **fields})
 
 
-def test_names_the_nearest_field():
+def test_refuses_misspelt_fields_and_atoms_and_bounds_that_make_no_sense():
     with pytest.raises(TypeError, match="Did you mean 'buffer_size'"):
         dqn.AgentConfig(buffer_capacity=3)
-
-
-def test_refuses_atoms_and_bounds_that_make_no_sense():
     with pytest.raises(ValueError, match="n_atoms must be 2 or more"):
         c51.AgentConfig(n_atoms=1)
     agent = C51(MatchSign(), None, c51.AgentConfig(**SMALL))
@@ -507,26 +439,15 @@ def test_refuses_hooks_and_networks_that_do_not_give_a_value_for_each_action():
         small_dqn(agent=Wrong)
 
 
-@pytest.mark.parametrize("hook", ["_q", "_q_target", "_loss"])
-def test_refuses_hooks_of_the_learner_on_the_agent(hook):
-    mistaken = type("Mistaken", (DQN,), {hook: lambda self, *args: None})
-    parameters = {"_q": "params, obs", "_q_target": "batch", "_loss": "params, batch, targets"}
+def test_refuses_hooks_of_the_learner_on_the_agent():
+    mistaken = type("Mistaken", (DQN,), {"_loss": lambda self, *args: None})
     lines = (
-        f"Mistaken.{hook} would never be called: .*\n\n"
-        rf"    class MyLearner\(DQNLearner\):\n        def {hook}\(self, {parameters[hook]}\): ...\n\n"
+        "Mistaken._loss would never be called: .*\n\n"
+        r"    class MyLearner\(DQNLearner\):\n        def _loss\(self, params, batch, targets\): ...\n\n"
         r"    class Mistaken\(DQN\):\n        _discrete_learner = MyLearner"
     )
     with pytest.raises(TypeError, match=lines):
         small_dqn(agent=mistaken)
-
-
-def test_refuses_further_hooks_of_distributional_learners():
-    class Mistaken(QRDQN):
-        def _quantiles(self, params, obs):
-            return None
-
-    with pytest.raises(TypeError, match="_quantiles is a hook of the learner"):
-        Mistaken(MatchSign(), None, qrdqn.AgentConfig(**SMALL))
 
 
 def test_its_configuration_and_hyperparameters_inherit_those_of_its_learner():
@@ -546,63 +467,65 @@ def test_its_configuration_and_hyperparameters_inherit_those_of_its_learner():
 def test_a_learner_does_not_depend_on_files_evaluations_and_their_number(tmp_path):
     agent = small_dqn(n_steps=7, eval_frequency=7, eval_rng=KEY, checkpoint_dir=tmp_path)
     structures = [
-        jax.tree.structure(one.start(KEY, dqn.HyperParameters()).learner)
+        jax.tree.structure(jax.eval_shape(one.program.start, KEY, dqn.HyperParameters()).learner)
         for one in (agent, small_dqn())
     ]
     assert structures[0] == structures[1]
 
 
-def test_prioritised_replay_needs_a_learner_that_reports_errors():
-    class SilentLearner(DQNLearner):
-        def _update(self, batch):
-            learner, info = super()._update(batch)
-            return learner, {name: info[name] for name in ("critic_loss", "q")}
+def around(change, hook="_loss"):
+    """DQN around a learner that reports something else."""
 
-    class Silent(DQNBase):
-        _discrete_learner = SilentLearner
+    def changed(self, *args):
+        result, info = getattr(super(Own, self), hook)(*args)
+        return result, {**info, **change(info)}
 
-    agent = small_dqn(agent=Silent, prioritised_replay=True)
-    with pytest.raises(TypeError, match="takes weights and reports td_errors, which SilentLearner"):
+    Own = type("Own", (DQNLearner,), {hook: changed})
+    return type("Around", (DQNBase,), {"_discrete_learner": Own})
+
+
+class Silent(DQNLearner):
+    def _update(self, batch):
+        learner, info = super()._update(batch)
+        return learner, {name: info[name] for name in ("critic_loss", "q")}
+
+
+def errors(change):
+    return around(lambda info: {"td_errors": change(info["td_errors"])})
+
+
+OF_SAMPLES = r"Own must report one of td_errors .* \(8,\), got"
+
+
+@pytest.mark.parametrize(
+    ("agent", "error", "message"),
+    [
+        (
+            type("Around", (DQNBase,), {"_discrete_learner": Silent}),
+            TypeError,
+            "takes weights and reports td_errors, which Silent",
+        ),
+        (errors(jnp.mean), ValueError, OF_SAMPLES),
+        (errors(lambda errors: errors[:, None]), ValueError, OF_SAMPLES),
+        (
+            around(lambda info: {"returns": info["q"], "update_step": info["q"]}, "_update"),
+            ValueError,
+            r"reports \['returns', 'update_step'\], which names another metric",
+        ),
+    ],
+)
+def test_reports_of_learners_that_do_not_serve_are_named(agent, error, message):
+    agent = small_dqn(Counter(), agent, evaluates=False, prioritised_replay=True)
+    with pytest.raises(error, match=message):
         agent.train(KEY, dqn.HyperParameters(), progress=False)
-
-
-def reporting(errors_of):
-    class Learner(DQNLearner):
-        def _loss(self, params, batch, targets):
-            losses, info = super()._loss(params, batch, targets)
-            return losses, {**info, "td_errors": errors_of(info["td_errors"])}
-
-    class Agent(DQNBase):
-        _discrete_learner = Learner
-
-    return counting(agent=Agent, prioritised_replay=True)
-
-
-@pytest.mark.parametrize("name", ["returns", "update_step"])
-def test_learners_report_under_no_name_of_another_metric(name):
-    class Learner(DQNLearner):
-        def _update(self, batch):
-            learner, info = super()._update(batch)
-            return learner, {**info, name: info["q"]}
-
-    class Agent(DQNBase):
-        _discrete_learner = Learner
-
-    with pytest.raises(ValueError, match=rf"reports \['{name}'\], which names another metric"):
-        small_dqn(agent=Agent, evaluates=False).train(KEY, dqn.HyperParameters(), progress=False)
 
 
 def test_errors_of_a_learner_may_have_signs():
-    agents = [counting(prioritised_replay=True), reporting(jnp.negative)]
-    runners = [agent.train(KEY, dqn.HyperParameters(), progress=False)[0] for agent in agents]
-    trees.assert_equal(*[runner.buffer.priorities for runner in runners])
+    def priorities(agent):
+        runner = agent.advance(agent.start(KEY, dqn.HyperParameters()), np.int32(2))
+        return runner.buffer.priorities
 
-
-@pytest.mark.parametrize("errors_of", [jnp.mean, lambda errors: errors[:, None]])
-def test_errors_of_a_learner_are_of_each_sample(errors_of):
-    agent = reporting(errors_of)
-    with pytest.raises(ValueError, match=r"Learner must report one of td_errors .* \(8,\), got"):
-        agent.train(KEY, dqn.HyperParameters(), progress=False)
+    trees.assert_equal(priorities(counting()), priorities(counting(errors(jnp.negative))))
 
 
 def test_discrete_spaces_are_told_by_their_number():

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
-from flax import linen as nn
 from flax import struct
 from probes import Probe
 from registry import AGENTS
@@ -16,18 +15,14 @@ from jaxagents import IPPO, PPO, check_env, ops
 from jaxagents.agents.fits import fits_of
 from jaxagents.agents.transitions import playing
 from jaxagents.learners.fit import gradients
-from jaxagents.networks import CategoricalActor, PerActor, StateCritic, WithMemory
+from jaxagents.networks import CategoricalActor, PerActor, StateCritic
 from jaxagents.ppo import AgentConfig
 from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
 CASE = next(case for case in AGENTS if case.name == "IPPO")
 SWITCHES = {"normalise_observations": True, "normalise_rewards": True, "normalise_values": True}
-MEMORY = {
-    "actor_network": PerActor(WithMemory(CategoricalActor(2, ()), nn.GRUCell(4)), 2),
-    "critic_network": PerActor(WithMemory(StateCritic(()), nn.GRUCell(4)), 2),
-}
-NO_MEMORY = {
+NETWORKS = {
     "actor_network": PerActor(CategoricalActor(2, ()), 2),
     "critic_network": PerActor(StateCritic(()), 2),
 }
@@ -67,10 +62,11 @@ class Leaving(Probe):
         return jnp.where(jnp.stack([True, state.time < 2]), own + 0.5 * state.time, 3.0)
 
 
-def make(networks=NO_MEMORY, **fields):
-    """An agent that two devices may share; those with the same networks share programs."""
+@functools.cache
+def make():
+    """An agent that two devices may share, whose programs are kept."""
     sizes = {"batch_size": 16, "rollout_length": 6, "minibatch_size": 4, "n_groups": 2}
-    config = AgentConfig(**{**sizes, **SWITCHES, **networks, **fields})
+    config = AgentConfig(**sizes, **SWITCHES, **NETWORKS)
     return IPPO(Leaving(), None, config, False)
 
 
@@ -79,8 +75,9 @@ def flat(inputs):
 
 
 @functools.cache
-def first_rollout(agent):
+def first_rollout():
     """The runner after a first rollout, what is learnt from it, and samples of a minibatch of all."""
+    agent = make()
 
     def collected(key):
         runner, traj, _ = agent._collect(agent.program.start(key, CASE.hyperparams()))
@@ -91,11 +88,10 @@ def first_rollout(agent):
     return jax.jit(collected)(KEY)
 
 
-@functools.cache
-def minibatch(agent):
+def minibatch():
     """How the networks are fitted to a first rollout, and the samples of a minibatch of all."""
-    runner, traj, samples = first_rollout(agent)
-    return list(fits_of(agent, runner, traj)), samples
+    runner, traj, samples = first_rollout()
+    return list(fits_of(make(), runner, traj)), samples
 
 
 def gradients_of(fits, samples, n_parts):
@@ -107,11 +103,9 @@ def gradients_of(fits, samples, n_parts):
     return jax.jit(compute)(samples)
 
 
-@pytest.mark.parametrize("networks", [NO_MEMORY, MEMORY], ids=["samples", "sequences"])
-@pytest.mark.slow_except("samples")
-def test_gradients_and_reports_are_those_of_the_samples_that_count(networks):
-    agent = make(networks)
-    fits, samples = minibatch(agent)
+def test_gradients_and_reports_are_those_of_the_samples_that_count():
+    agent = make()
+    fits, samples = minibatch()
     trainings = [fit.training for fit in fits]
     found = gradients_of(fits, samples, n_parts=1)
     hooks = agent._actor_loss, agent._critic_loss
@@ -131,13 +125,13 @@ def test_gradients_and_reports_are_those_of_the_samples_that_count(networks):
 
 
 def test_parts_of_minibatches_give_the_same_gradients():
-    fits, samples = minibatch(make())
+    fits, samples = minibatch()
     whole, parts = (gradients_of(fits, samples, n_parts) for n_parts in (1, 4))
     trees.assert_close(whole, parts)
 
 
 def test_advantages_are_standardised_over_those_that_count():
-    _, (of_actor, _) = minibatch(make())
+    _, (of_actor, _) = minibatch()
     counts, advantage = np.asarray(playing(of_actor[0])) > 0, np.asarray(of_actor[3])
     for actor in range(2):
         counted = advantage[counts[:, actor], actor]
@@ -159,7 +153,7 @@ def test_nothing_learns_from_what_actors_see_after_they_have_left():
 
 
 def test_rewards_after_an_actor_has_left_count_for_what_it_did_before():
-    runner, traj, _ = first_rollout(make())
+    runner, traj, _ = first_rollout()
     explained = ops.explained_variance(traj.value, traj.target, playing(traj.obs))
     traj = jax.tree.map(np.asarray, traj)
     lam, reward, value = np.asarray(runner.hyperparams.gae_lambda), traj.reward, traj.value
@@ -177,7 +171,7 @@ def test_rewards_after_an_actor_has_left_count_for_what_it_did_before():
 
 def test_statistics_are_those_of_actors_that_play():
     agent = make()
-    _, traj, _ = first_rollout(agent)
+    _, traj, _ = first_rollout()
     after = agent.advance(agent.start(KEY, CASE.hyperparams(env_params={"left": 0.0})), 1)
     seen = np.asarray(traj.obs["observation"])
     counts = np.asarray(traj.obs["actor_mask"])
@@ -189,34 +183,15 @@ def test_statistics_are_those_of_actors_that_play():
         assert found.count[actor] == len(counted)
 
 
-def alone_and_shared(agent, runner, n_devices):
-    """The runners after an update on one device, and on several."""
-    return (
-        agent.train(None, None, runner, n_steps=1, progress=False, mesh=mesh)[0]
-        for mesh in (None, make_mesh(n_devices))
-    )
-
-
-@functools.cache
-def started():
-    """A runner, made once, by a program that is compiled quickly if all tests run."""
-    return make().start(KEY, CASE.hyperparams(env_params={"left": 0.0}))
-
-
-@pytest.mark.slow
 def test_devices_share_the_weights():
-    alone, shared = alone_and_shared(make(), started(), 2)
+    runner = make().start(KEY, CASE.hyperparams(env_params={"left": 0.0}))
+    alone, shared = (
+        make().train(None, None, runner, n_steps=1, progress=False, mesh=mesh)[0]
+        for mesh in (None, make_mesh(2))
+    )
     trees.assert_close(shared.actor_training.params, alone.actor_training.params)
     trees.assert_close(shared.targets, alone.targets)
     trees.assert_close(shared.info, alone.info)
-
-
-@pytest.mark.optimised
-@pytest.mark.slow
-def test_what_is_weighed_is_rounded_alike_on_any_number_of_devices():
-    agent = make(rollout_length=13, n_groups=4, replicated_updates=True)
-    alone, shared = alone_and_shared(agent, started(), 4)
-    trees.assert_equal(shared, alone)
 
 
 @pytest.mark.parametrize("wrong", [lambda mask: mask[:1], lambda mask: mask.astype(float)])
@@ -227,7 +202,7 @@ def test_refuses_what_is_no_mask_of_actors(wrong):
     with pytest.raises(
         ValueError, match=r"Wrong: the mask of actors must be boolean and have shape"
     ):
-        IPPO(Wrong(), None, AgentConfig(**NO_MEMORY))
+        IPPO(Wrong(), None, AgentConfig())
     with pytest.raises(ValueError, match="the mask of actors must be boolean"):
         check_env(Wrong(), n_steps=1)
 

@@ -57,28 +57,23 @@ def recalled(n_episodes=64, expert=False, discrete=False):
     return Dataset(columns)
 
 
-def returns_over_seeds(agent, **hyperparams):
-    """The greedy returns of three trainings."""
-    hyperparams = agent._hyperparams_type(**hyperparams)
-    returns = []
-    for seed in range(3):
-        agent.train(jax.random.key(seed), hyperparams, progress=False)
-        returns.append(agent.eval(KEY, n_evals=32)["returns"].mean())
-    return np.array(returns)
+def learned_returns(agent, **hyperparams):
+    """The greedy returns after a training."""
+    agent.train(KEY, agent._hyperparams_type(**hyperparams), progress=False)
+    return agent.eval(KEY, n_evals=32)["returns"].mean()
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # half a minute each; the sequences and memories are those of test_sequence_replay
 @pytest.mark.parametrize(("kind", "more"), [(SAC, EXPLORES_LESS), (TD3, {})])
 def test_learns_what_only_a_memory_can(kind, more):
     agent = make(kind, Recall(continuous=True), **LEARNING)
-    returns = returns_over_seeds(agent, **HYPERPARAMS, **more)
-    assert returns.min() > 0.9
-    blind = make(kind, Recall(continuous=True), **{**LEARNING, "memory": None})
-    assert np.abs(returns_over_seeds(blind, **HYPERPARAMS, **more)).max() < 0.5
+    assert learned_returns(agent, **HYPERPARAMS, **more) > 0.9
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "expert"), [(BC, True), (IQL, False), (TD3BC, False)])
+@pytest.mark.parametrize(
+    ("kind", "expert"),
+    [(BC, True), *(pytest.param(it, False, marks=pytest.mark.slow) for it in (IQL, TD3BC))],
+)
 def test_learns_from_a_dataset_what_only_a_memory_can(kind, expert):
     sizes = {"minibatch_size": 64, "sequence_length": 8, "burn_in": 2, "memory_size": 16}
     dataset = recalled(256, expert)
@@ -86,7 +81,7 @@ def test_learns_from_a_dataset_what_only_a_memory_can(kind, expert):
     rates = {"actor_learning_rate": 3e-3}
     rates |= {} if kind is BC else {"critic_learning_rate": 3e-3}
     rates |= {"beta": 10.0} if kind is IQL else {}
-    assert returns_over_seeds(agent, **rates).min() > 0.6
+    assert learned_returns(agent, **rates) > 0.6
 
 
 ONLINE_AGENTS = {
@@ -115,21 +110,8 @@ def test_the_buffer_holds_the_memories_of_all_networks(kind):
     assert set(acting) == ({"actor"} & stored.keys())
 
 
-OFFLINE_AGENTS = [
-    (BC, False),
-    (BC, True),
-    (IQL, False),
-    (TD3BC, False),
-    (AWAC, False),
-    (CQL, False),
-    (CQL, True),
-]
-
-
-@pytest.mark.parametrize(("kind", "discrete"), OFFLINE_AGENTS)
-def test_offline_agents_learn_from_sequences(kind, discrete):
-    dataset = recalled(discrete=discrete)
-    agent = make(kind, Recall(continuous=not discrete), dataset, n_groups=2)
+def test_sequences_of_a_dataset_start_anew_with_episodes():
+    agent = make(IQL, Recall(continuous=True), recalled(), n_groups=2)
     sample = jax.jit(lambda data, keys: agent.behaviour.with_data(data)._sample(keys))
     batch = sample(agent.data, jax.random.split(KEY, 2))
     steps = batch["observations"]
@@ -139,9 +121,17 @@ def test_offline_agents_learn_from_sequences(kind, discrete):
     np.testing.assert_array_equal(first[:, 1:], times[:, 1:] == 0)
     np.testing.assert_allclose(batch["weights"].reshape(-1, 4)[:, 1:], 4 / 3, rtol=1e-6)
     np.testing.assert_array_equal(batch["weights"].reshape(-1, 4)[:, 0], 0.0)
-    program = agent.program.with_data(agent.data)
-    runner = jax.eval_shape(program.start, KEY, agent._hyperparams_type())
-    jax.eval_shape(program.advance, runner, np.int32(1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "discrete"),
+    [*((kind, False) for kind in (BC, IQL, TD3BC, AWAC, CQL)), (BC, True), (CQL, True)],
+)
+def test_offline_agents_learn_from_sequences(kind, discrete):
+    dataset = recalled(8, discrete=discrete)
+    agent = make(kind, Recall(continuous=not discrete), dataset, n_groups=2)
+    runner = jax.eval_shape(agent.program.start, KEY, agent._hyperparams_type())
+    jax.eval_shape(agent.program.advance, runner, np.int32(1))
 
 
 def test_datasets_must_say_where_episodes_end():

@@ -59,12 +59,12 @@ def learnt():
     return agent
 
 
-@pytest.mark.slow
-def test_learns_what_only_a_memory_can(learnt):
-    assert learnt.eval(KEY, n_evals=64)["returns"].mean() == 1.0
-
-
-def test_acts_with_its_memory_outside_of_training(learnt, tmp_path):
+def test_learns_what_only_a_memory_can(learnt, tmp_path):
+    runner = learnt.training_runner
+    observed = jax.tree.leaves(
+        runner.learner.critic.extra_variables, is_leaf=lambda x: isinstance(x, ops.Moments)
+    )
+    assert [float(x.count) for x in observed] == [120 * 16 * 16]
     check_acts_with_its_memory(learnt, tmp_path)
 
 
@@ -117,19 +117,10 @@ def test_interrupted_and_restored_is_uninterrupted(tmp_path):
     trees.assert_equal(whole, resumed)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # the program for a mesh alone takes ten seconds, and splits carries as PPO's does
 def test_two_devices_make_the_training_of_one():
     alone, shared = (train(recording(), mesh=mesh, n_steps=4) for mesh in (None, make_mesh(2)))
     trees.assert_close(alone, shared)
-
-
-@pytest.mark.slow
-def test_seeds_can_be_vmapped():
-    agent, keys = recording(), jax.random.split(KEY, 2)
-    runners, _ = jax.vmap(lambda key: agent.train(key, HYPERPARAMS, n_steps=4))(keys)
-    alone, _ = agent.train(keys[1], HYPERPARAMS, n_steps=4, progress=False)
-    second = jax.jit(lambda tree: jax.tree.map(lambda x: x[1], tree))
-    trees.assert_close(second(runners.learner), alone.learner)
 
 
 def test_a_network_of_ones_own_learns_for_allowed_actions():

@@ -8,7 +8,7 @@ from probes import MatchSign
 from registry import AGENTS
 from trees import assert_equal
 
-from jaxagents import DQN, DQNLearner, LinearSchedule, PiecewiseSchedule, dqn
+from jaxagents import DQNLearner, LinearSchedule, PiecewiseSchedule, dqn, ppo
 from jaxagents.core.schedules import has_schedules
 from jaxagents.learners.optimizer import OptimizerParams
 
@@ -17,36 +17,12 @@ KEY = jax.random.key(0)
 N = 5
 
 
-def make(name, **fields):
+def make(name="DQN", **fields):
     """A small agent; those of a name are equal, and share programs. Only DQN is evaluated."""
     return CASES[name].make(MatchSign, name == "DQN", **fields)
 
 
-def ppo_hyperparams(rate, **fields):
-    optimizer = OptimizerParams(learning_rate=rate)
-    params = {"actor_optimizer_params": optimizer, "critic_optimizer_params": optimizer}
-    return CASES["PPO"].agent._hyperparams_type(**params, **fields)
-
-
-def reached(agent, hyperparams, n_updates=N):
-    return agent.advance(agent.start(KEY, hyperparams), n_updates)
-
-
-def stepwise(agent, hyperparams, n_updates=N):
-    """A training whose hyperparameters are replaced by hand before each update."""
-    runner = agent.start(KEY, hyperparams.at(0))
-    for step in range(n_updates):
-        runner = agent.advance(agent.restart(runner, hyperparams.at(step)), 1)
-    return runner
-
-
-def scheduled_ppo(rate):
-    """Learning rates from a number to zero, beside another schedule."""
-    clip = LinearSchedule(0.2, 0.0, N)
-    return ppo_hyperparams(LinearSchedule(rate, 0.0, N), eps_clip=clip)
-
-
-def scheduled_dqn(rate):
+def scheduled(rate):
     """Learning rates up to a number and back to zero, beside another schedule."""
     return dqn.HyperParameters(
         epsilon=LinearSchedule(1.0, 0.0, N),
@@ -55,88 +31,92 @@ def scheduled_dqn(rate):
     )
 
 
-OF_RATE = {"PPO": scheduled_ppo, "DQN": scheduled_dqn}
+SCHEDULED = scheduled(1e-2)
 OF_FUNCTION = CASES["discrete BC"].hyperparams(lambda t: 2.0**-7 * (N - t))
-SCHEDULED = {
-    "PPO": scheduled_ppo(1e-2),
-    "DQN": scheduled_dqn(1e-2),
-    "discrete BC": OF_FUNCTION,
-}
 
 
-@pytest.mark.parametrize("name", SCHEDULED)
-@pytest.mark.slow_except("DQN")
-def test_each_update_has_its_numbers(name):
-    agent, hyperparams = make(name), SCHEDULED[name]
-    runner, by_hand = reached(agent, hyperparams), stepwise(agent, hyperparams)
+def reached(agent, hyperparams, n_updates=N):
+    return agent.advance(agent.start(KEY, hyperparams), n_updates)
+
+
+def stepwise(agent, hyperparams):
+    """A training whose hyperparameters are replaced by hand before each update."""
+    runner = agent.start(KEY, hyperparams.at(0))
+    for step in range(N):
+        runner = agent.advance(agent.restart(runner, hyperparams.at(step)), 1)
+    return runner
+
+
+def test_each_update_has_its_numbers():
+    agent = make()
+    runner, by_hand = reached(agent, SCHEDULED), stepwise(agent, SCHEDULED)
     assert_equal(agent.vital_arrays(runner), agent.vital_arrays(by_hand))
     assert has_schedules(runner.hyperparams)
+    params = jax.tree.map(np.asarray, runner.learner.critic.params)
+    assert_equal(params, agent.advance(runner, 2).learner.critic.params)  # at a rate of zero
 
 
-def test_a_learning_rate_of_zero_learns_nothing():
+def test_on_policy_agents_have_schedules_in_optimizers_and_losses():
+    optimizer = OptimizerParams(learning_rate=LinearSchedule(1e-2, 0.0, 2))
+    params = {"actor_optimizer_params": optimizer, "critic_optimizer_params": optimizer}
+    hyperparams = ppo.HyperParameters(eps_clip=LinearSchedule(0.2, 0.0, N), **params)
     agent = make("PPO")
-    done = reached(agent, SCHEDULED["PPO"])
-    params = jax.tree.map(np.asarray, done.actor_training.params)
-    assert_equal(params, agent.advance(done, 2).actor_training.params)
+    runner = reached(agent, hyperparams, 2)
+    actor = jax.tree.map(np.asarray, runner.actor_training.params)
+    after = agent.advance(runner, 1)
+    assert_equal(actor, after.actor_training.params)
+    assert has_schedules(after.hyperparams)
+    for network in (after.actor_training, after.critic_training):
+        rates = [
+            float(x)
+            for path, x in jax.tree_util.tree_leaves_with_path(network.opt_state)
+            if "learning_rate" in jax.tree_util.keystr(path)
+        ]
+        assert rates
+        assert not any(rates)
 
 
 def test_agents_train_evaluate_and_act_with_schedules():
-    agent = make("DQN")
-    runner, metrics = agent.train(KEY, SCHEDULED["DQN"], progress=False)
+    agent = make()
+    runner, metrics = agent.train(KEY, SCHEDULED, progress=False)
     assert np.isfinite(metrics["returns"]).all()
     assert np.isfinite(agent.eval(KEY, 2, deterministic=False)["returns"]).all()
-    drawing = make("DQN", eval_deterministic=False).program
+    drawing = make(eval_deterministic=False).program
     assert drawing.shapes_of_metrics(runner)["returns"].shape == metrics["returns"].shape[1:]
     _, obs, _ = agent.env_reset(KEY)
     agent.policy(obs), agent.learner.sample_actions(obs, seed=KEY)
     assert int(agent.learner.n_updates) == int(runner.update_step) == N
 
 
-@pytest.mark.parametrize("name", ["PPO", "DQN"])
-@pytest.mark.slow_except("DQN")
-def test_vmapped_trainings_have_schedules_of_their_own(name):
-    agent, hyperparams = CASES[name].make(MatchSign, False), OF_RATE[name]
-
-    def train(rate):
-        runner, _ = agent.train(KEY, hyperparams(rate))
-        return agent.vital_arrays(runner)
-
-    many = jax.vmap(train)(jnp.array([1e-3, 1e-2]))
-    alone = agent.vital_arrays(reached(make(name), hyperparams(1e-2)))
-    for x, y in zip(jax.tree.leaves(many), jax.tree.leaves(alone), strict=True):
-        np.testing.assert_allclose(x[1], y, atol=1e-4)
-
-
-def test_sweeps_over_the_number_of_a_schedule():
-    agent = make("PPO")
-    rates = scheduled_ppo(np.array([1e-3, 1e-2]))
-    result = CASES["PPO"].make(MatchSign).sweep(KEY[None], rates, progress=False)
-    alone = reached(agent, scheduled_ppo(1e-2))
+def test_vmapped_trainings_and_members_of_a_sweep_have_schedules_of_their_own():
+    agent, rates = make(), np.array([1e-3, 1e-2])
+    shapes = jax.eval_shape(
+        jax.vmap(lambda rate: agent.train(KEY, scheduled(rate))), jnp.asarray(rates)
+    )
+    assert shapes[1]["returns"].shape[0] == 2
+    result = agent.sweep(KEY[None], scheduled(rates), progress=False)
     member = jax.tree.map(lambda x: x[1, 0], result.runners)
+    alone = reached(agent, SCHEDULED)
     assert_equal(agent.vital_arrays(member), agent.vital_arrays(alone))
-    best = result.best_hyperparams.actor_optimizer_params.learning_rate
-    assert isinstance(best, LinearSchedule)
+    assert isinstance(result.best_hyperparams.critic_learning_rate, PiecewiseSchedule)
 
 
-@pytest.mark.parametrize("name", ["PPO", "DQN"])
-def test_interrupted_trainings_are_the_same(name, tmp_path):
-    hyperparams, folder = SCHEDULED[name], {"checkpoint_dir": tmp_path, "restore_agent": True}
-    agent = make(name, **folder)
-    agent.train(KEY, hyperparams, n_steps=2, progress=False)
-    again = make(name, **folder)
-    resumed, _ = again.resume(KEY, hyperparams, progress=False)
-    whole = reached(make(name), hyperparams)
+def test_interrupted_trainings_are_the_same(tmp_path):
+    folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
+    make(**folder).train(KEY, SCHEDULED, n_steps=2, progress=False)
+    resumed, _ = make(**folder).resume(KEY, SCHEDULED, progress=False)
+    whole = reached(make(), SCHEDULED)
     assert_equal(resumed.replace(info={}), whole.replace(info={}))
-    restored, _ = make(name, **folder).restore("last")
+    restored, _ = make(**folder).restore("last")
     assert_equal(restored.hyperparams, whole.hyperparams)
-    assert "LinearSchedule" in (tmp_path / "hyperparameters.json").read_text()
+    assert "PiecewiseSchedule" in (tmp_path / "hyperparameters.json").read_text()
 
 
 @pytest.mark.parametrize("begins_with_numbers", [True, False])
 def test_a_training_goes_on_with_numbers_or_schedules(begins_with_numbers, tmp_path):
-    both = [ppo_hyperparams(1e-2), SCHEDULED["PPO"]]
+    both = [CASES["DQN"].hyperparams(), SCHEDULED]
     first, second = both if begins_with_numbers else reversed(both)
-    agent = make("PPO", checkpoint_dir=tmp_path, restore_agent=True)
+    agent = make(checkpoint_dir=tmp_path, restore_agent=True)
     agent.train(KEY, first, n_steps=2, progress=False)
     runner, _ = agent.resume(KEY, second, progress=False)
     assert runner.update_step == N
@@ -185,9 +165,8 @@ def test_learners_count_their_own_updates():
 
 
 def test_a_new_buffer_is_filled_at_the_present_epsilon():
-    agent = make("DQN", checkpoint_buffer=False)
-    assert isinstance(agent, DQN)
-    runner = reached(make("DQN"), SCHEDULED["DQN"])
+    agent = make(checkpoint_buffer=False)
+    runner = reached(make(), SCHEDULED)
     refilled = jax.jit(agent.refill)(agent.checkpointed(runner))
     assert has_schedules(refilled.hyperparams)
     assert int(refilled.learner.n_updates) == N

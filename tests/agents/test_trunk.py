@@ -10,7 +10,6 @@ from flax import linen as nn
 from probes import Allowed, MatchSign, Recall
 
 from jaxagents import IPPO, MAPPO, PPO
-from jaxagents.agents import transitions
 from jaxagents.agents.actor_and_critic import whole_critic
 from jaxagents.networks import (
     CategoricalActor,
@@ -22,13 +21,10 @@ from jaxagents.networks import (
     normalised,
 )
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
-from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
 PLAIN = Torso(features=(8,))
 RECURRENT = WithMemory(Torso(features=(8,)), nn.GRUCell(features=8), Torso(features=(8,)))
-SHARED = {"trunk": PLAIN, "n_groups": 2, "replicated_updates": True}
-"""Fields of an agent that two devices may share."""
 
 
 def make(env=Recall, agent=PPO, trunk=RECURRENT, evaluates=False, **fields):
@@ -42,13 +38,10 @@ def hyperparams(learning_rate=1e-2, **others):
     return HyperParameters(**rates, **others)
 
 
-@pytest.mark.parametrize("trunk", [PLAIN, RECURRENT], ids=["plain", "recurrent"])
-@pytest.mark.slow_except("plain")
-def test_a_step_goes_down_the_sum_of_both_losses(trunk):
+def test_a_step_goes_down_the_sum_of_both_losses():
     """As if actor and critic were two whole networks that hold the same trunk."""
-    agent = make(
-        trunk=trunk, optimizer=optax.sgd, actor_epochs=1, critic_epochs=1, minibatch_size=8
-    )
+    epochs = {"actor_epochs": 1, "critic_epochs": 1}
+    agent = make(trunk=PLAIN, optimizer=optax.sgd, minibatch_size=8, **epochs)
     given = hyperparams(0.5, ent_coeff=0.1, vf_coeff=0.3)
     losses = [make_loss(agent, hook) for hook in ("_actor_loss", "_critic_loss")]
 
@@ -88,51 +81,38 @@ def make_loss(agent, hook):
 
 def inputs_of(agent, runner, traj):
     """The inputs of both losses for the only minibatch, in the order of a rollout."""
-    recurrent = agent.config.trunk is RECURRENT
     parts = agent._actor_loss_input(runner, traj), agent._critic_loss_input(runner, traj)
-    if recurrent:
-        parts = transitions.elements(parts)
     actor, critic = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), parts)
-    if recurrent:
-        actor, critic = transitions.samples((actor, critic))
     return agent._actor_minibatch(*actor), critic
 
 
-@pytest.mark.slow
-def test_learns_to_remember_resumes_and_exports(tmp_path):
+def test_both_networks_stop_by_the_divergence_of_the_actor():
+    """Epochs after the first are left out, each of which is a step for either half of a rollout."""
+    agent = make(trunk=PLAIN)
+    for threshold, n_steps in ((np.inf, 8), (0.0, 2)):
+        runner = agent.advance(agent.start(KEY, hyperparams(kl_threshold=threshold)), 1)
+        assert runner.actor_training.step == runner.critic_training.step == n_steps
+
+
+def test_learns_to_remember_and_resumes(tmp_path):
     fields = {"n_steps": 40, "rollout_length": 6, "batch_size": 16, "minibatch_size": 8}
     fields |= {"normalise_observations": True, "normalise_values": True}
     agent = make(**fields)
     runner, metrics = agent.train(KEY, hyperparams(), progress=False)
     assert metrics["entropy"][-1] < 0.4
-    assert agent.eval(KEY, n_evals=16)["returns"].mean() == 1.0
     make(checkpoint_dir=tmp_path, **fields).train(KEY, hyperparams(), n_steps=20, progress=False)
     resumed = make(checkpoint_dir=tmp_path, restore_agent=True, **fields)
     resumed.restore("last")
     again, _ = resumed.train(None, None, resumed.training_runner, n_steps=20, progress=False)
     trees.assert_equal(runner, again)
+    carry = agent.initial_carry(agent.actor_training)
+    for time in range(3):
+        obs = np.float32([1.0 if time == 0 else 0.0, time])
+        carry, action = agent.act(agent.actor_training, carry, obs)
+    assert action == 1
     carry = agent.critic_training.model_def.initial()
-    value_of = jax.jit(lambda obs: agent.critic_training(carry, obs)[1])
-    value = value_of(np.asarray(runner.obs)[0])
+    value = jax.jit(lambda obs: agent.critic_training(carry, obs)[1])(obs)
     assert value.shape == ()
-
-
-@pytest.mark.slow
-def test_two_devices_make_the_training_of_one():
-    agent = make(**SHARED)
-    alone, shared = (
-        agent.train(KEY, hyperparams(), progress=False, mesh=mesh) for mesh in (None, make_mesh(2))
-    )
-    trees.assert_equal(alone, shared)
-
-
-def test_both_networks_stop_by_the_divergence_of_the_actor():
-    """Epochs after the first are left out, each of which is a step for either half of a rollout."""
-    agent = make(**SHARED)
-    for threshold, n_steps in ((np.inf, 8), (0.0, 2)):
-        given = hyperparams(kl_threshold=threshold)
-        runner = agent.advance(agent.start(KEY, given), 1)
-        assert runner.actor_training.step == runner.critic_training.step == n_steps
 
 
 @pytest.mark.parametrize("lifted", [True, False])
