@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from probes import KnownValues, MatchSign
+from probes import KnownValues, MatchSign, Recall
 from registry import AGENTS
 
 from jaxagents import PQN, PQNLearner, pqn
@@ -75,6 +75,18 @@ def test_every_transition_is_learned_from_once_an_epoch(recording):
     assert seen.shape == (4,)
     assert len(np.unique(seen)) == 4
     np.testing.assert_allclose(seen[:2].mean(), seen[2:].mean(), rtol=1e-5)
+
+
+def test_memories_start_anew_after_truncation():
+    sizes = {"batch_size": 2, "rollout_length": 4, "minibatch_size": 8, "gradient_steps": 1}
+    memory = {"memory": "gru", "memory_size": 2, "features": (2, 2), "max_episode_steps": 2}
+    config = pqn.AgentConfig(n_steps=2, **sizes, **memory)
+    agent = PQN(Recall(), None, config, eval_during_training=False)
+    runner, steps, _ = jax.jit(agent._play)(agent.start(KEY, CASE.hyperparams()))
+    assert steps.truncated[-1].all()
+    assert not steps.terminated.any()
+    for carry in jax.tree.leaves(runner.carry):
+        np.testing.assert_array_equal(carry, np.zeros_like(carry))
 
 
 def test_values_are_those_of_normalised_layers_without_a_target(recording):
