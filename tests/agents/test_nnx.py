@@ -152,8 +152,8 @@ def started(name, network):
             to_linen(BatchNormalised, 2, 2, keeps=False),
             r"flax\.nnx that changes .*batch_stats.*/mean.*needs use_ru",
         ),
-        (to_linen(Dropping, 2, 2), r"flax\.nnx that takes .* from rngs\.dropout, of which"),
-        (to_linen(Noisy, 2, 2), r"flax\.nnx that takes .* from rngs\.noise, of which"),
+        (to_linen(Dropping, 2, 2), r"flax\.nnx that takes .* from rngs\.dropout, which"),
+        (to_linen(Noisy, 2, 2), r"flax\.nnx that takes .* from rngs\.noise, which"),
     ],
     ids=["changing", "dropping", "noisy"],
 )
