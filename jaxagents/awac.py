@@ -94,6 +94,9 @@ class AWACLearner(ActorCriticLearner[AWACConfig, HyperParameters]):
         """Actions of the policy."""
         return jnp.clip(self.actor(observations).sample(key), -1.0, 1.0)
 
+    def _update_critic(self, key: Key[Array, ""], batch: Batch) -> tuple[TrainState, Info]:
+        return self._fit_critics(self._targets(key, batch), batch)
+
     def _targets(self, key: Key[Array, ""], batch: Batch) -> Float[Array, "batch"]:
         obs = batch["next_observations"]
         values = self.target_critic(obs, self._drawn(key, obs)).min(axis=0)

@@ -85,7 +85,7 @@ class IQLLearner(ActorCriticLearner[IQLConfig, HyperParameters]):
 
     value: TrainState
 
-    hooks = ("_update_value", "_update_actor", "_update_critic")
+    hooks = ("_targets", "_update_value", "_update_actor", "_update_critic")
     _config_type = IQLConfig
     _hyperparams_type = HyperParameters
 
@@ -147,9 +147,11 @@ class IQLLearner(ActorCriticLearner[IQLConfig, HyperParameters]):
 
     def _update_critic(self, value: TrainState, batch: Batch) -> tuple[TrainState, Info]:
         """Equation 6, for each critic."""
+        return self._fit_critics(self._targets(value, batch), batch)
+
+    def _targets(self, value: TrainState, batch: Batch) -> Float[Array, "batch"]:
         values, rewards = value(batch["next_observations"]), batch["rewards"]
-        targets = ops.td_target(rewards, self.discounts(batch), batch["masks"], values)
-        return self._fit_critics(targets, batch)
+        return ops.td_target(rewards, self.discounts(batch), batch["masks"], values)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

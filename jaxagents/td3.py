@@ -105,6 +105,9 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
         )
         return self.replace(rng=rng, critic=critic, **networks), {**critic_info, **actor_info}
 
+    def _update_critic(self, key: Key[Array, ""], batch: Batch) -> tuple[TrainState, Info]:
+        return self._fit_critics(self._targets(key, batch), batch)
+
     def _targets(self, key: Key[Array, ""], batch: Batch) -> Float[Array, "batch"]:
         next_actions = self._add_noise(key, self.target_actor(batch["next_observations"]).mode())
         values = self.target_critic(batch["next_observations"], next_actions).min(axis=0)

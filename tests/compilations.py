@@ -1,9 +1,13 @@
-"""Counting what JAX compiles."""
+"""Counting what JAX compiles, and what devices tell each other in a compiled program."""
 
 import contextlib
+import re
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import jax
+import numpy as np
 
 
 @contextlib.contextmanager
@@ -20,3 +24,26 @@ def compilations() -> Iterator[list[str]]:
         yield made
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def lowered_updates(executor: Any, *beginning: Any) -> Any:
+    """The program of updates of an executor, before it is compiled.
+
+    `beginning` are the random keys and hyperparameters of fresh runners.
+    """
+    with getattr(executor, "_devices", contextlib.nullcontext)():
+        runner = executor.start(*beginning)
+        return executor._jitted.advance.trace(runner, np.int32(1), executor._data).lower()
+
+
+_NAMES = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter"
+
+
+def collectives_of(lowered: Any) -> Counter:
+    """How many there are of each collective operation, by its name."""
+    return collectives_in(lowered.compile().as_text())
+
+
+def collectives_in(compiled: str) -> Counter:
+    """The same, in the text of a compiled program."""
+    return Counter(re.findall(rf"\s({_NAMES})(?:-start)?\(", compiled))

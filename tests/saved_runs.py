@@ -1,4 +1,4 @@
-"""Runs of six updates with a folder, of an agent whose programs are small."""
+"""Runs of six updates with a folder, of an agent whose programs are small; and harm to their files."""
 
 import jax
 import numpy as np
@@ -36,3 +36,17 @@ def outcome_of(name, folder=None):
     runner, metrics = agent.train(KEY, case.hyperparams(), progress=False)
     params = jax.tree.leaves(case.acting(runner).params)
     return [np.asarray(x) for x in params], metrics["returns"]
+
+
+def damage_file(path):
+    """Changes a fifth of a file's bytes, in its middle."""
+    data = bytearray(path.read_bytes())
+    for place in range(2 * len(data) // 5, 3 * len(data) // 5):
+        data[place] ^= 0xFF
+    path.write_bytes(bytes(data))
+
+
+def damage_arrays(checkpoint):
+    """Damages every file with arrays of a checkpoint, since not all of them are read again."""
+    for path in checkpoint.rglob("d/*"):
+        damage_file(path)

@@ -59,9 +59,25 @@ def lasts(env, action, n_steps):
     return ends
 
 
-def assert_equal_trees(a, b):
-    """Two pytrees have the same numbers, up to rounding."""
-    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
-        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
-            x, y = jax.random.key_data(x), jax.random.key_data(y)
-        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-4)
+def check_steps(env, native_step, action, max_steps=1000):
+    """Steps are as a suite takes them until an episode is over, and show the true successor.
+
+    `native_step` maps a key, a state and an action to an observation, a reward and whether the episode
+    is over. Returns the number of steps, and the last of them.
+    """
+    episodes = Episodes(env, max_steps)
+    step, native_step = jax.jit(episodes.step), jax.jit(native_step)
+    (_, state), over, n_steps = jax.jit(episodes.reset)(KEY), False, 0
+    while not over:
+        key = jax.random.key(n_steps)
+        expected = native_step(jax.random.split(key)[0], state.envstate, action)
+        timestep = step(key, state, action)
+        over, n_steps = bool(timestep.terminated | timestep.truncated), n_steps + 1
+        found = timestep.next_obs, timestep.reward, jnp.float32(over)
+        for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-4)
+        state = timestep.envstate
+    begun, ended = map(jax.tree.leaves, (timestep.obs, timestep.next_obs))
+    assert not all(map(np.allclose, begun, ended))
+    assert state.step == 0
+    return n_steps, timestep

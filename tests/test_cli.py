@@ -30,7 +30,7 @@ from jaxagents.cli.parsing import parse
 from jaxagents.cli.runs import Run
 from jaxagents.data import Dataset
 from jaxagents.engine.observers import NotFiniteError
-from jaxagents.engine.replay import Replay
+from jaxagents.engine.run import Replay
 from jaxagents.learners.optimizer import annealed_adam
 
 CARTPOLE = ["ppo", "CartPole-v1"]

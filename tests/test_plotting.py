@@ -67,8 +67,8 @@ def test_one_process_of_several_saves_the_picture(tmp_path, monkeypatch):
     assert (tmp_path / "curve.png").read_bytes().startswith(PNG)
     for path, error, message in (
         (tmp_path / "none" / "curve.png", FileNotFoundError, "there is no folder .*none; make it"),
-        ("", ValueError, "path must be that of a file, .* got ''"),
-        (".", ValueError, r"path must be that of a file, .* got '\.'"),
+        ("", ValueError, "path must name a file, .* got ''"),
+        (".", ValueError, r"path must name a file, .* got '\.'"),
     ):
         with pytest.raises(error, match=message):
             plot_learning_curve(metrics, path, metric="loss")

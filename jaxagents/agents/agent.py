@@ -37,7 +37,7 @@ from jaxagents.engine.executors import OnDevice, OnMesh
 from jaxagents.engine.host import executor_of
 from jaxagents.engine.loop import Interruption
 from jaxagents.engine.program import HyperparametersT, RunnerT
-from jaxagents.engine.replay import Replay, replay
+from jaxagents.engine.run import Replay, replay
 from jaxagents.engine.sweep import SweepResult
 from jaxagents.envs.drawings import check_can_film, draw_states, write_film
 from jaxagents.envs.episodes import EpisodeState
@@ -147,14 +147,12 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         is_traced = is_tracing((key, hyperparams, runner))
         shown = flag("progress", not is_traced if progress is None else progress)
         if is_traced:
-            plain = {
-                "callbacks": bool(callbacks),
-                "loggers": bool(loggers),
-                "mesh": mesh is not None,
-            }
-            what = next((name for name, is_given in plain.items() if is_given), None)
-            if what is not None:
-                raise ValueError(f"Inside of jit or vmap, train takes no {what}: call it plainly.")
+            plain = ("callbacks", callbacks), ("loggers", loggers), ("mesh", mesh is not None)
+            for what, is_given in plain:
+                if is_given:
+                    raise ValueError(
+                        f"Inside of jit or vmap, train takes no {what}: call it plainly."
+                    )
             return OnDevice(self).train(key, hyperparams, runner, n_steps, shown)
         return self._train(key, hyperparams, runner, n_steps, shown, loggers, mesh, callbacks)
 

@@ -50,7 +50,6 @@ def fits_of(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> tuple[Fi
     """
     config, name = agent.config, type(agent).__name__
     n_steps, n_envs = traj.terminated.shape
-    n_samples = n_steps * n_envs // config.n_minibatches
     in_order = bool(jax.tree.leaves((traj.carry, traj.critic_carry)))
 
     def fit_of(
@@ -71,8 +70,10 @@ def fits_of(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> tuple[Fi
 
     def standardised(*elements: PyTree) -> tuple[PyTree, ...]:
         *given, weights = _samples(in_order, *elements)
+        first = jax.tree.leaves(given, is_leaf=is_sequence)[0]
+        lead = {"samples": first.first.size if is_sequence(first) else len(first)}
         prepared = agent._actor_minibatch(*given)
-        _check_inputs(f"{name}._actor_minibatch", prepared, {"samples": n_samples})
+        _check_inputs(f"{name}._actor_minibatch", prepared, lead)
         return *prepared, weights
 
     actor = fit_of(
@@ -91,7 +92,7 @@ def fits_of(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> tuple[Fi
         config.critic_epochs,
     )
     actor, critic = with_examples((actor, critic), config.n_minibatches, share_of(config))
-    _check_losses(agent, actor, critic, n_samples)
+    _check_losses(agent, actor, critic, n_steps * n_envs // config.n_minibatches)
     if actor.example.losses.ndim:  # else a loss of the whole minibatch, given as it was collected
         actor = actor._replace(prepare=standardised)
     return actor, critic

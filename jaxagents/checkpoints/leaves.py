@@ -145,7 +145,7 @@ def read_leaves(folder: Path, part: str, signatures: Sequence[Signature]) -> dic
 def check_leaves(
     signatures: Sequence[Signature], own: Sequence[Leaf], place: str, owner: str
 ) -> None:
-    """Raises a `ValueError` that names the first saved leaf that differs from those of a pytree.
+    """Raises a `ValueError` that names the first saved leaf that differs from a pytree's.
 
     Args:
         signatures: Signatures of the saved leaves.

@@ -125,7 +125,7 @@ def structured_as_saved(hyperparams: PyTree, notes: Mapping[str, Any]) -> PyTree
         notes: The notes of the checkpoint.
 
     Returns:
-        Hyperparameters structured as those that were saved.
+        Hyperparameters structured as the saved ones.
 
     Raises:
         ValueError: A schedule was saved that only the hyperparameters themselves could tell.

@@ -33,7 +33,7 @@ Agent = Any
 """An agent, whose class is on a floor above."""
 
 SWEEP = "sweep"
-"""Name of the folder of a sweep, within that of the configuration."""
+"""Name of a sweep's folder, within the checkpoint folder."""
 
 _GRID = "grid"
 _KEYS = "random keys"
@@ -60,7 +60,7 @@ class MetricsFile(Logger):
         self._waiting: list[tuple[int, dict[str, float]]] = []
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
-        """Writes a line, after those that wait."""
+        """Writes the waiting lines, and then this one."""
         self._waiting.append((step, metrics))
         self.write()
 
@@ -109,7 +109,7 @@ class Records:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Writes what is left, and unlocks the folder; warns of a run whose end is not saved."""
+        """Writes the rest, and unlocks the folder; warns if the end of the run is not saved."""
         self.logger.write()
         self._writer.__exit__(*exception)
         if (self._has_failed or self._writer.is_behind) and exception[0] is None:
@@ -126,7 +126,7 @@ class Records:
         self._at_checkpoint = False
 
     def on_point(self, runner: PyTree, history: Metrics) -> None:
-        """Saves a checkpoint with its mean return, by which the best one is found."""
+        """Saves a checkpoint with its mean return, which decides which one is the best."""
         mean_return = float(np.mean(history["returns"][-1])) if "returns" in history else None
         self._save(runner, history, mean_return)
 

@@ -195,7 +195,7 @@ class Store:
         Where a run that goes on has removed a checkpoint meanwhile, it looks again.
 
         Args:
-            mode: `"best"`, `"last"`, or the number of a step, instead of which no other is read.
+            mode: `"best"`, `"last"`, or the number of a step, which has no substitute.
             best_fn: Maps the metrics at the kept checkpoints to the index of the best.
             read: Reads the checkpoint of a step.
 

@@ -245,7 +245,7 @@ class Writer:
         self._wait = self._thread.submit(self._complete, path, save).result
 
     def _complete(self, path: Path, save: Callable[[], object]) -> None:
-        """Has a checkpoint written, and then removes those that are not kept."""
+        """Has a checkpoint written, and then removes the ones that are not kept."""
         try:
             save()
             make_durable(path / META / FILE, path / META, path, path.parent)
@@ -266,7 +266,7 @@ class Writer:
                 path.rename(outdated / path.name)
 
     def _tidy_up(self) -> None:
-        """Removes old checkpoints, and remains of those that could not be written."""
+        """Removes old checkpoints, and remains of failed ones."""
         checkpoints = self._store.checkpoints
         for path in (checkpoints / OUTDATED, *checkpoints.glob(f"*{UNFINISHED}*")):
             shutil.rmtree(path, ignore_errors=True)
@@ -365,7 +365,7 @@ class SharedWriter(Writer):
 
 
 def _digests_of_own_blocks(array: Array) -> list[int]:
-    """Digests of the blocks of rows on the devices of this process; 0 for those of others."""
+    """Digests of the blocks of rows on this process's devices; 0 for other processes' blocks."""
 
     def first_row(block: tuple[slice, ...]) -> int:
         return block[0].start or 0 if block else 0

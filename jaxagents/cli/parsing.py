@@ -7,14 +7,17 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import tyro
 
 from jaxagents.cli.mistakes import MistakeError
 from jaxagents.core.names import advice, nearest
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 _FRAME = str.maketrans("", "", "│╭╮╰╯")
 _RULE = re.compile("[-─]{5,}")

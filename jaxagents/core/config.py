@@ -95,7 +95,7 @@ def checked(default: Any, check: Check) -> Any:
 
 
 def one_of(choices: Any, or_none: bool = False) -> Check:
-    """A check that a value is one of those of a `Literal`.
+    """A check that a value is in a `Literal`.
 
     Args:
         choices: The `Literal`.
@@ -155,7 +155,7 @@ class StaticConfig:
     """The settings that a compiled program depends on. Compares and hashes by value."""
 
     outside: ClassVar[Collection[str]] = ()
-    """Names of the fields that concern no computation, such as those of files."""
+    """Names of the fields that no computation depends on, such as folders."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Keeps what compares by value, which a dataclass without `eq=False` would replace."""

@@ -10,7 +10,7 @@ def require(module: str, requirement: str) -> Any:
 
     Args:
         module: Name of the module.
-        requirement: Requirement by which pip installs it.
+        requirement: Requirement for pip.
 
     Returns:
         The module.

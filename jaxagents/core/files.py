@@ -73,7 +73,7 @@ def new_file(path: str | os.PathLike) -> Path:
     return path
 
 
-_LARGEST_GIF_FPS = 50  # viewers slow down what is faster
+_LARGEST_GIF_FPS = 50  # viewers slow down faster ones
 
 Frame = UInt8[np.ndarray, "height width 3"]
 

@@ -134,7 +134,7 @@ def _first_of_ours(cls: type, hook: str) -> type | None:
 
 
 def _arguments(cls: type | None, hook: str) -> list[str]:
-    """The names of what a hook takes by position; none of what is no function."""
+    """The names of a hook's positional arguments; none if it is no function."""
     try:
         signature = inspect.signature(getattr(cls, hook))
     except (AttributeError, TypeError, ValueError):

@@ -37,7 +37,7 @@ def hyperparameter(
         default: Its default.
         low: The smallest value.
         high: The largest.
-        infinite: Whether a value may be infinite, such as that of a limit.
+        infinite: Whether a value may be infinite, such as a limit.
         kw_only: Whether it is given by its name only.
         constant: Whether it stays the same throughout a training, and so may not be a schedule.
 
@@ -97,7 +97,7 @@ class Hyperparameters(struct.PyTreeNode):
             path: Name of these hyperparameters within others.
 
         Raises:
-            TypeError: A value ought to be hyperparameters itself, such as those of an optimizer.
+            TypeError: A value ought to be hyperparameters itself, such as an optimizer's.
             ValueError: A value is not a number, or out of its interval.
         """
         for field in dataclasses.fields(self):

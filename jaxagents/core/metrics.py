@@ -48,7 +48,7 @@ def join(earlier: Metrics | None, later: Metrics) -> Metrics:
 
 
 def _get(point: Metrics, name: str, like: Any) -> np.ndarray:
-    """A metric of a point, or NaN shaped as those of another."""
+    """A metric of a point, or NaN in the shape of another point's."""
     if name in point:
         return point[name]
     dtype = np.result_type(like)
@@ -62,7 +62,7 @@ def mean_metrics(metrics: Metrics) -> dict[str, float]:
         metrics: Metrics of one evaluation point, shaped `()`, `(episodes,)` or `(episodes, n_actors)`.
 
     Returns:
-        Means by name; that of the first actor as `name/0`.
+        Means by name; the first actor's as `name/0`.
     """
     means = {}
     for name, values in metrics.items():

@@ -138,15 +138,12 @@ def advice(name: str, known: Collection[str]) -> str:
         )
     if ours == "learning_rate" and "gradient_steps" in known:
         return "Learning rates, such as critic_learning_rate, are fields of HyperParameters."
-    if ours in _TRACED and not _any(_TRACED, known) and _any(_OF_RUNS, known):
+    traced, of_runs = ({*known} & {*names} for names in (_TRACED, _OF_RUNS))
+    if ours in _TRACED and not traced and of_runs:
         return f"It is a hyperparameter: HyperParameters({ours}=...)."
-    if ours in _OF_RUNS and not _any(_OF_RUNS, known) and _any((*_TRACED, *_OF_OPTIMIZERS), known):
+    if ours in _OF_RUNS and not of_runs and (traced or {*known} & {*_OF_OPTIMIZERS}):
         return f"It belongs to the configuration: AgentConfig({ours}=...)."
     return ""
-
-
-def _any(names: Collection[str], known: Collection[str]) -> bool:
-    return any(name in known for name in names)
 
 
 _AGENTS = {

@@ -45,7 +45,7 @@ class Successors(struct.PyTreeNode):
     """The successors of steps.
 
     Attributes:
-        steps: The steps by which the network comes to them.
+        steps: The steps that lead to them.
         obs: Observations, one for each step: at the end of an episode its last.
         after: The step that leads to each, by its place in the sequence; `None` if each step leads to
             its own, as it does unless targets are over several.
@@ -57,7 +57,7 @@ class Successors(struct.PyTreeNode):
 
 
 def observation_of(seen: PyTree) -> PyTree:
-    """The observation itself, without what is remembered.
+    """The observation itself, without memories.
 
     Args:
         seen: One of the above, or an observation.
@@ -69,13 +69,13 @@ def observation_of(seen: PyTree) -> PyTree:
 
 
 OBSERVATION = "observation"
-"""The key of what is observed, where that is one thing beside others."""
+"""The key of the observation proper, where there are entries beside it."""
 ACTION_MASK = "action_mask"
-"""The key of which actions are allowed."""
+"""The key of the mask of allowed actions."""
 CRITIC_STATE = "critic_state"
 """The key of what a centralised critic sees."""
 ACTOR_MASK = "actor_mask"
-"""The key of which actors are still playing."""
+"""The key of the mask of actors that still play."""
 _BESIDE = (ACTION_MASK, CRITIC_STATE, ACTOR_MASK)
 _MASKS = tuple((DictKey(name),) for name in (ACTION_MASK, ACTOR_MASK))
 
@@ -84,7 +84,7 @@ def action_mask(obs: PyTree) -> PyTree:
     """Which actions an observation allows.
 
     Args:
-        obs: One observation, or a batch of them, which may come with what is remembered before it.
+        obs: One observation, or a batch of them, which may come with memories.
 
     Returns:
         Its entry `"action_mask"`; `None` if it is no dict, or has no such entry.
@@ -117,7 +117,7 @@ def actor_mask(obs: PyTree) -> PyTree:
 
 
 def is_of_mask(path: KeyPath) -> bool:
-    """Whether a part of an observation says what is allowed or who is playing, not what is seen.
+    """Whether a part of an observation is a mask.
 
     Args:
         path: Where the part lies in the observation.
@@ -191,7 +191,7 @@ def observed_beside(obs: PyTree, **entries: PyTree) -> PyTree:
         **entries: The entries, `None` for those about which nothing is said.
 
     Returns:
-        A dict of the observation, or of its own entries if it has such ones already, and of these. If
+        A dict of the observation (or its own entries) and the new ones. If
         there are none, it is the observation as it is.
     """
     given = {name: x for name, x in entries.items() if x is not None}

@@ -18,13 +18,13 @@ nonpytree_field = functools.partial(struct.field, pytree_node=False)
 _MOST_SHARED = 256
 _shared: OrderedDict[tuple[bytes, int], Any] = OrderedDict()
 """Static objects that were pickled or unpickled last."""
-_lock = threading.RLock()  # what is unpickled may hold what is pickled too
+_lock = threading.RLock()  # unpickling may pickle
 
 
 class PicklableNode(struct.PyTreeNode):
     """A pytree node that can be pickled and copied, whatever its static fields hold.
 
-    Within a process, what is unpickled or copied has the very same static objects, so that it shares
+    Within a process, unpickled nodes and copies have the very same static objects, so that they share
     compiled programs with the original (unless hundreds of others were pickled since). In another
     process, all that is unpickled shares them, but not with nodes that are made there anew.
 

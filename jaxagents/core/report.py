@@ -16,7 +16,7 @@ OBSERVATIONS = "observations"
 
 
 def not_finite(arrays: Mapping[str, PyTree]) -> list[str]:
-    """Those that hold numbers that are not finite, with the environments of those that are of one each.
+    """Names of the pytrees with non-finite numbers; for observations, also the environments.
 
     Args:
         arrays: Pytrees of arrays, by what they are.
@@ -131,15 +131,15 @@ def nonfinite_environments(given: Mapping[str, PyTree[Array]], axis: int = 0) ->
     Returns:
         Flags of those arrays that hold real numbers.
     """
-
-    def flags(leaf: Array) -> Bool[Array, "environments"]:
-        return ~jnp.isfinite(leaf).all(axis=(*range(axis), *range(axis + 1, leaf.ndim)))
-
-    return {
-        name: jnp.stack([flags(leaf) for leaf in leaves]).any(axis=0)
-        for name, tree in given.items()
-        if (leaves := floating(tree))
-    }
+    flags = {}
+    for name, tree in given.items():
+        found = []
+        for x in floating(tree):
+            others = (*range(axis), *range(axis + 1, x.ndim))
+            found.append(~jnp.isfinite(x).all(axis=others))
+        if found:
+            flags[name] = jnp.stack(found).any(axis=0)
+    return flags
 
 
 def floating(tree: PyTree[Array]) -> list[Array]:

@@ -35,7 +35,7 @@ class Schedule(struct.PyTreeNode):
     another shape, with the numbers as fields.
 
     Attributes:
-        schedule_type: Class of the schedule (static), by which compiled programs tell schedules apart.
+        schedule_type: Class of the schedule (static), which tells compiled programs schedules apart.
     """
 
     schedule_type: "type[Schedule] | None" = struct.field(
@@ -84,7 +84,7 @@ class Schedule(struct.PyTreeNode):
             check_one_number(path, value)
 
     def _numbers(self, name: str) -> list[tuple[str, Traced, Interval | None]]:
-        """The numbers by name, with the intervals of those that are not values of the schedule."""
+        """The numbers by name; with their own intervals if they are not values of the schedule."""
         return [
             (
                 f"{name}.{field.name}{jax.tree_util.keystr(path)}",

@@ -1,4 +1,4 @@
-"""The compiled programs that equal agents share, and the keys by which they are equal."""
+"""The compiled programs that equal agents share, and the keys that make agents equal."""
 
 import dataclasses
 import enum
@@ -133,7 +133,7 @@ class Programs(Generic[BehaviourT]):
 
     @staticmethod
     def of(behaviour: T) -> "Programs[T]":
-        """The programs of a behaviour and of those that are equal to it."""
+        """The programs that all behaviours equal to this one share."""
         with _lock:
             return _programs.setdefault(behaviour, Programs(behaviour))
 
@@ -147,7 +147,7 @@ class Programs(Generic[BehaviourT]):
         """A program, which is made when it is first asked for.
 
         Args:
-            key: The program's name among those of the behaviour.
+            key: The program's name.
             compile_: Makes it of the behaviour.
 
         Returns:

@@ -5,7 +5,7 @@ from jaxtyping import PyTree
 
 
 def leaves_by_name(tree: PyTree) -> dict[str, PyTree]:
-    """The leaves of a pytree by their paths, joined with slashes; that of a single leaf is empty."""
+    """The leaves of a pytree by their paths, joined with slashes; a single leaf has the path `""`."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
 

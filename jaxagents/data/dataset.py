@@ -233,12 +233,18 @@ class Dataset(rows.Sampled):
         chosen = indx if isinstance(indx, slice) else rows.chosen(indx, self._size)
         flat = {name: array[chosen] for name, array in self._flat.items()}
         subset = Dataset(rows.unflatten(flat), seed)
-        numbers = np.arange(self._size)[chosen].ravel()
-        ends = np.asarray(self._flat.get("ends", np.zeros(self._size)), bool)[numbers[:-1]]
-        subset._in_order = self._in_order and bool(np.all(ends.T | (np.diff(numbers) == 1)))
+        subset._in_order = self._in_order and self._follow_each_other(chosen)
         if self._single_steps is not None:
             subset._single_steps = self._single_steps._subset(chosen, seed)
         return subset
+
+    def _follow_each_other(self, chosen: slice | np.ndarray) -> bool:
+        """Whether each of some rows is followed by the next one in time, unless it is an end."""
+        if isinstance(chosen, slice):
+            return chosen.step in (None, 1)
+        numbers = chosen.ravel()
+        ends = self._flat.get("ends", np.zeros(self._size))[numbers[:-1]]
+        return bool(np.all(np.asarray(ends, bool).T | (np.diff(numbers) == 1)))
 
     # Transforming.
 

@@ -21,9 +21,9 @@ from jaxagents.core.metrics import Metrics
 from jaxagents.core.numbers import flag, positive
 from jaxagents.core.report import Report
 from jaxagents.core.schedules import values_at
-from jaxagents.core.sealed import SealedAtTheEnd
 from jaxagents.core.shared_programs import Programs, fingerprint
 from jaxagents.engine.checks import (
+    SealedAtTheEnd,
     check_are_classes,
     check_eval_metrics,
     check_kind,
@@ -73,7 +73,7 @@ GivenEnvironment = Environment | FunctionalEnvironment | HostedEnvironment | str
 
 
 class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtTheEnd):
-    """The part of an agent that algorithms fill in, of which its programs are made.
+    """The part of an agent that algorithms fill in, and that its programs are made from.
 
     It is frozen once its constructor has run, and compared by value.
 
@@ -224,7 +224,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
 
         Args:
             training: The part of a runner that acts.
-            carry: The memory: first that of `initial_carry`, then what this gives.
+            carry: The memory: at first `initial_carry`, then the returned one.
             obs: One observation.
             rng: Random key of an action drawn from the policy; without one, it is the greedy one.
 
@@ -270,7 +270,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
             runner: Any runner.
 
         Returns:
-            The runner, without what is left out.
+            The runner, without the fields that checkpoints leave out.
         """
         return runner
 
@@ -325,7 +325,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
 
     @property
     def behaviour(self) -> Self:
-        """The same agent without files and memory, of which programs are made."""
+        """The same agent without files and memory, from which programs are made."""
         return self if self.programs is None else self.programs.behaviour
 
     @property
@@ -337,7 +337,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         """The same agent, reading other data.
 
         Args:
-            data: Arrays that replace those of the attribute, of the same shapes.
+            data: Arrays of the same shapes.
 
         Returns:
             The agent.

@@ -1,5 +1,6 @@
-"""Checks of what agents are made of and what their updates and evaluations give, before compiling."""
+"""Checks of how agents are made, and of what their updates and evaluations give, before compiling."""
 
+import abc
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -39,7 +40,7 @@ def check_kind(owner: str, expected: type, given: object) -> None:
     """Raises unless something is of a class.
 
     Args:
-        owner: Name of what is given it.
+        owner: Name of the agent or function that takes it.
         expected: The class.
         given: What is given.
 
@@ -189,7 +190,7 @@ def takes_info(hook: Callable[..., object]) -> bool:
 
 
 def check_eval_metrics(agent: str, config: Config, hook: Callable[..., object]) -> None:
-    """Raises if an `_eval_metrics` needs the environment's info, of which nothing is kept.
+    """Raises if an `_eval_metrics` needs the environment's info, and none is kept.
 
     Args:
         agent: Name of the agent.
@@ -206,3 +207,34 @@ def check_eval_metrics(agent: str, config: Config, hook: Callable[..., object]) 
             f"{agent}._eval_metrics takes info, but the configuration keeps none: name the entries in "
             "final_info or summed_info, such as final_info=('won',), or give the argument a default."
         )
+
+
+class SealedAtTheEnd(abc.ABCMeta):
+    """Seals an object once its whole constructor, a subclass's included, has run."""
+
+    # Without a return type, or type checkers would lose sight of the class that is made.
+    def __call__(cls, *args: Any, **kwargs: Any):
+        """Makes an object."""
+        try:
+            made = super().__call__(*args, **kwargs)
+        except TypeError as error:
+            _, called, fault = str(error).partition(".__init__() ")
+            if not called or not _is_about_arguments(error):
+                raise
+            name = cls.__name__
+            raise TypeError(f"{name}() {fault}. Call {name}{_arguments(cls)}.") from None
+        made._seal()
+        return made
+
+
+def _arguments(made: type) -> inspect.Signature:
+    """The arguments of a class's constructor, without their types."""
+    signature = inspect.signature(made.__init__)
+    _, *parameters = signature.parameters.values()
+    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
+    return signature.replace(parameters=bare, return_annotation=inspect.Signature.empty)
+
+
+def _is_about_arguments(error: TypeError) -> bool:
+    """Whether an error was raised by a call of a constructor, rather than within it."""
+    return error.__traceback__ is not None and error.__traceback__.tb_next is None

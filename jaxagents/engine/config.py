@@ -69,7 +69,7 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
         max_episode_steps: Steps after which an episode is truncated, if the environment does not
             truncate it earlier.
         terminate_at_limits: Whether a truncated episode counts as terminated, so that its last successor
-            is worth nothing. Right for agents that can tell the time, as those with a memory can, in
+            is worth nothing. Right for agents that can tell the time, such as agents with a memory, in
             episodes of a fixed length.
         final_info: Names of entries of the environment's `info` whose values at the last step of each
             episode are among the metrics, such as whether it was won.
@@ -107,7 +107,7 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
     replicated_updates: bool = False
     stop_if_not_finite: bool = True
 
-    if TYPE_CHECKING:  # properties, as the values are those of the fields that they stand for
+    if TYPE_CHECKING:  # properties that read other fields
         n_updates: int = 0
         n_envs: int = 0
         total_timesteps: int = 0
@@ -156,7 +156,7 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
 
     @classmethod
     def other_names(cls) -> list[str]:
-        """The names that the constructor and `replace` take besides those of the fields."""
+        """The names that the constructor and `replace` take besides the fields' own."""
         own = field_names(cls)
         others = OTHER_NAMES if "batch_size" in own else ("n_updates",)
         return [name for name in others if name not in own]

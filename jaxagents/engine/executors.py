@@ -7,7 +7,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jax.stages import Lowered
 from jaxtyping import Array, ArrayLike, PyTree, Shaped
 
 from jaxagents.core import processes
@@ -207,12 +206,6 @@ class OnMesh(OnDevice[RunnerT]):
         with self._devices():
             return jax.jit(place)([portable(leaf) for leaf in leaves])
 
-    def lowered_advance(self, rng: RandomKey, hyperparams: PyTree) -> Lowered:
-        """The program of updates before it is compiled, such as to see what devices tell each other."""
-        with self._devices():
-            runner = self.start(rng, hyperparams)
-            return self._jitted.advance.trace(runner, np.int32(1), self._data).lower()
-
 
 class SplitPrograms(NamedTuple):
     """The compiled functions of equal agents whose work is split over devices."""
@@ -246,7 +239,7 @@ def _on_mesh(behaviour: Behaviour, mesh: Mesh) -> SplitPrograms:
 
 
 def _data_on(mesh: Mesh, data: PyTree) -> PyTree:
-    """Data of which each process has its own groups, shaped `(groups, ...)` or `(groups, rows, ...)`."""
+    """Data, shaped `(groups, ...)` or `(groups, rows, ...)`; each process holds some of the groups."""
     sharding = NamedSharding(mesh, _SPLIT)
     if not mesh.is_multi_process:
         return jax.device_put(data, sharding)

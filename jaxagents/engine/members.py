@@ -10,7 +10,6 @@ from typing import Any, Generic, TypeVar
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jax.stages import Lowered
 from jaxtyping import Array, ArrayLike, Key, PyTree
 
 from jaxagents.core.arrays import as_int32, stack, unstack
@@ -64,7 +63,7 @@ class MembersOnCores(Generic[RunnerT]):
         self._called: set[str] = set()
 
     def compile(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> None:
-        """Compiles the programs of one member, which are those of all."""
+        """Compiles the programs, which all members share."""
         self._executor.compile(rngs[0], jax.tree.map(lambda x: x[0], hyperparams))
 
     def start(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> list[RunnerT]:
@@ -130,8 +129,12 @@ class MembersOnDevices:
 
     def compile(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> None:
         """Traces the programs, which are compiled by their first calls."""
+        sharding = NamedSharding(self._mesh, _MEMBERS)
         runners = self._jitted.start.trace(*self._filled((rngs, hyperparams), len(rngs))).out_info
-        self._jitted.advance.trace(runners, np.int32(1), self._data)
+        placed = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), runners
+        )
+        self._jitted.advance.trace(placed, np.int32(1), self._data)
 
     @nan_is_allowed
     def start(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> PyTree:
@@ -166,7 +169,7 @@ class MembersOnDevices:
         return _in_step(self.gather(self._program.report(runners, played)))
 
     def gather(self, runners: PyTree) -> PyTree:
-        """The runners without those that fill up the devices."""
+        """The runners, without the copies that fill up the devices."""
         return jax.tree.map(lambda x: x[: self._n_members], runners)
 
     def _filled(self, stacked: T, n_members: int) -> T:
@@ -175,11 +178,6 @@ class MembersOnDevices:
         members = np.arange(n_filled) % n_members
         filled = jax.tree.map(lambda x: x[members], stacked)
         return jax.device_put(filled, NamedSharding(self._mesh, _MEMBERS))
-
-    def lowered_advance(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> Lowered:
-        """The program of updates before it is compiled, such as to see what devices tell each other."""
-        runners = self.start(rngs, hyperparams)
-        return self._jitted.advance.trace(runners, np.int32(1), self._data).lower()
 
 
 def _in_step(metrics: Metrics) -> Metrics:

@@ -230,7 +230,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
     ) -> Metrics:
         """The outcomes of episodes of what acts in a runner, by greedy actions or drawn ones.
 
-        The environment is that of a moment of a training, or as the agent was given it.
+        The environment is as it is at a moment of a run, or as the agent was given it.
         """
         act = functools.partial(self.behaviour.act, acting)
         carry = self.behaviour.initial_carry(acting)

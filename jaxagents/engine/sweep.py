@@ -59,7 +59,7 @@ def sweep(
         grid: The seeds and sets.
         earlier: What of it was made before.
         complete: Adds to a runner what a checkpoint may have left out.
-        n_steps: Number of updates, with those that were made before.
+        n_steps: Number of updates in all, earlier ones included.
         progress: Whether to show progress.
         callbacks: Are told how the sweep goes, and may end it.
 
@@ -94,7 +94,7 @@ def _train(
     progress: bool,
     callbacks: Sequence[Callback],
 ) -> tuple[PyTree, Metrics, dict[int, str]]:
-    """The stack of the members' runners, their metrics as they are recorded, and what is not finite."""
+    """The stack of the members' runners, the recorded metrics, and when numbers became non-finite."""
     first = 0 if earlier is None else int(earlier.tree.update_step[0])
     known = None if earlier is None else earlier.history
     n_steps = max(0, n_steps - first)
@@ -192,14 +192,14 @@ class _Callbacks(CallbackObserver):
         return super()._means({name: x.reshape(-1, *x.shape[3:]) for name, x in point.items()})
 
     def _by_point(self, history: Metrics) -> Metrics:
-        """Metrics with axes of points, sets and seeds, of those that are recorded."""
+        """Recorded metrics, with axes of points, sets and seeds."""
         members = {name: x for name, x in history.items() if name != "update_step"}
         by_point = _by_set_and_seed(members, self._grid, axis=1)
         return {"update_step": history["update_step"], **by_point}
 
 
 def _by_member(history: Metrics, grid: Grid) -> Metrics:
-    """Metrics of a sweep, members first, of those that are recorded."""
+    """Recorded metrics of a sweep, members first."""
     steps = np.tile(history["update_step"][:, None], grid.n_members)
     return jax.tree.map(lambda x: np.moveaxis(x, 1, 0), {**history, "update_step": steps})
 

@@ -22,6 +22,9 @@ from jaxagents.exporting.policy import ENTRIES, EXTRA, FORMAT
 _PLATFORMS = ("cpu", "cuda", "tpu")
 _ENDING = ".safetensors"
 
+_Named = Mapping[str, Array]
+_Outputs = tuple[list[Array], PyTree]
+"""The memory afterwards, and the action."""
 Act = Callable[..., tuple[PyTree, PyTree]]
 """Maps an actor, its memory, one observation and possibly a random key to the memory and an action."""
 
@@ -65,12 +68,7 @@ def export_policy(
     memory, of_memory = jax.tree.flatten(carry)
     shapes = leaves_by_name(observation)
 
-    def step(
-        weights: Mapping[str, Array],
-        memory: list[Array],
-        observed: Mapping[str, Array],
-        *keys: Array,
-    ) -> tuple[list[Array], PyTree]:
+    def step(weights: _Named, memory: list[Array], observed: _Named, *keys: Array) -> _Outputs:
         remembered, obs = jax.tree.unflatten(of_memory, memory), _filled(observation, observed)
         rngs = map(jax.random.wrap_key_data, keys)
         after, action = act(_filled(acting, weights), remembered, obs, *rngs)
@@ -82,17 +80,16 @@ def export_policy(
     # Whoever acts gives the whole observation, but for what a critic alone reads.
     given = [name for name in shapes if reads[name] or name.split("/")[0] != CRITIC_STATE]
 
-    def step_of_list(
-        weights: Mapping[str, Array], memory: list[Array], leaves: list[Array], *keys: Array
-    ) -> tuple[list[Array], PyTree]:
+    def of_list(
+        weights: _Named, memory: list[Array], leaves: list[Array], *keys: Array
+    ) -> _Outputs:
         return step(weights, memory, dict(zip(given, leaves, strict=True)), *keys)
 
     inputs = used, memory, [shapes[name] for name in given]
-    programs = {
-        "greedy": _export_batched(step_of_list, *inputs),
-        "drawn": _export_batched(step_of_list, *inputs, key),
+    codes = {
+        name: _export_batched(of_list, *inputs, *keys).serialize()
+        for name, keys in (("greedy", ()), ("drawn", (key,)))
     }
-    codes = {name: program.serialize() for name, program in programs.items()}
     tensors = {
         # safetensors takes other orders of memory for C's.
         **{f"weights/{name}": np.asarray(array, order="C") for name, array in used.items()},
@@ -111,7 +108,7 @@ def export_policy(
             raise
 
 
-def _filled(tree: PyTree, values: Mapping[str, Array]) -> PyTree:
+def _filled(tree: PyTree, values: _Named) -> PyTree:
     """A pytree with the given arrays by name and zeros for the others; random keys stay."""
     leaves = [
         x if is_key(x) else values[name] if name in values else jnp.zeros(x.shape, x.dtype)
@@ -120,7 +117,7 @@ def _filled(tree: PyTree, values: Mapping[str, Array]) -> PyTree:
     return jax.tree.unflatten(jax.tree.structure(tree), leaves)
 
 
-def _inputs_read(step: Callable[..., tuple[list[Array], PyTree]], *inputs: PyTree) -> PyTree:
+def _inputs_read(step: Callable[..., _Outputs], *inputs: PyTree) -> PyTree:
     """For each array of the inputs, whether a program reads it."""
     kept = export.export(jax.jit(step))(*inputs).module_kept_var_idx
     leaves, structure = jax.tree.flatten(inputs)
@@ -128,12 +125,12 @@ def _inputs_read(step: Callable[..., tuple[list[Array], PyTree]], *inputs: PyTre
 
 
 def _export_batched(
-    step: Callable[..., tuple[list[Array], PyTree]], weights: Mapping[str, Array], *inputs: PyTree
+    step: Callable[..., _Outputs], weights: _Named, *inputs: PyTree
 ) -> export.Exported:
     """The program for a batch of any size."""
     (size,) = export.symbolic_shape("batch")
 
-    def batched(weights: Mapping[str, Array], *inputs: PyTree) -> tuple[list[Array], PyTree]:
+    def batched(weights: _Named, *inputs: PyTree) -> _Outputs:
         # One after another: networks look at the size of a batch, which is not known yet.
         return jax.lax.map(lambda one: step(weights, *one), inputs)
 

@@ -1,7 +1,6 @@
 """The base of learners of a policy and of several critics with targets."""
 
 import dataclasses
-from abc import abstractmethod
 from typing import Any, ClassVar, Self, TypeVar
 
 import jax
@@ -124,13 +123,6 @@ class ActorCriticLearner(Learner[ActorCriticConfigT, ActorCriticHyperparametersT
 
     def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
         return self.actor(observations, temperature=temperature)
-
-    @abstractmethod
-    def _targets(self, key: Key[Array, ""], batch: Batch) -> Float[Array, "batch"]:
-        """Targets for the values of the batch's actions."""
-
-    def _update_critic(self, key: Key[Array, ""], batch: Batch) -> tuple[TrainState, Info]:
-        return self._fit_critics(self._targets(key, batch), batch)
 
     def _fit_critics(
         self, targets: Float[Array, "batch"], batch: Batch, **kwargs: Any

@@ -265,6 +265,6 @@ class MinGRUCell(nn.RNNCellBase):
         return 1
 
     def _kept_and_added(self, inputs: Float[Array, "*time inputs"]) -> tuple[Array, Array]:
-        """The share of the memory that is kept, and what is added to it."""
+        """The share of the memory that is kept, and the addition to it."""
         gate, candidate = jnp.split(self.layer(inputs), 2, axis=-1)
         return nn.sigmoid(-gate), nn.sigmoid(gate) * candidate

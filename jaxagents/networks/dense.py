@@ -68,7 +68,7 @@ def dot_general(
     Args:
         lhs: Left operand.
         rhs: Right operand.
-        dimension_numbers: Axes that are contracted, and those of batches.
+        dimension_numbers: Axes that are contracted, and batch axes.
         precision: Precision; anything but `None` is left to XLA.
         **options: Further arguments of `jax.lax.dot_general`.
 

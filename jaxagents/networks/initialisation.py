@@ -1,6 +1,7 @@
 """Fresh parameters of a network of flax.linen, in which flax.nnx may take part by flax's own bridge."""
 
 import contextlib
+import functools
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,11 +97,7 @@ def initialise(
         ValueError: A module of flax.nnx in it changes variables when it is called, or draws random
             numbers.
     """
-
-    def init(rng: Key[Array, ""], *inputs: PyTree) -> dict[str, PyTree]:
-        with noting_inputs(network, inputs):
-            return _initial_variables(network, rng, inputs, options)
-
+    init = functools.partial(_initial_variables, network, options)
     vmappable_init = custom_vmap(init)
 
     @vmappable_init.def_vmap
@@ -113,7 +110,8 @@ def initialise(
         )
         return variables, jax.tree.map(lambda _: True, variables)
 
-    return vmappable_init(rng, *inputs)
+    with noting_inputs(network, inputs):
+        return vmappable_init(rng, *inputs)
 
 
 def initialise_params(
@@ -194,16 +192,13 @@ def check_not_nnx(choice: object, field: str) -> None:
 
 
 def _initial_variables(
-    network: nn.Module,
-    rng: Key[Array, ""],
-    inputs: Sequence[PyTree],
-    options: Mapping[str, PyTree],
+    network: nn.Module, options: Mapping[str, PyTree], rng: Key[Array, ""], *inputs: PyTree
 ) -> dict[str, PyTree]:
     """The variables of a network of modules of either kind."""
-    modules = set()
+    are_nnx = []
 
     def note(call: Any, args: tuple, kwargs: dict, context: nn.module.InterceptorContext) -> Any:
-        modules.add(type(context.module).__module__)
+        are_nnx.append(type(context.module).__module__.startswith("flax.nnx"))
         return call(*args, **kwargs)
 
     try:
@@ -218,7 +213,7 @@ def _initial_variables(
             f"rngs.{missing[1]}, which is not there: there is only rngs.params, for its parameters. "
             f"{_WITHOUT_DRAWS}"
         ) from error
-    if any(module.startswith("flax.nnx") for module in modules):
+    if any(are_nnx):
         _check_depends_on_its_inputs_alone(network, variables, inputs, options)
     return variables
 

@@ -170,8 +170,8 @@ class WithMemory(Recurrent):
     ```
 
     In a sequence the torso and the network see all steps at once, and only the cell takes one after the
-    other, in which `nn.GRUCell`, `nn.LSTMCell` and `nn.OptimizedLSTMCell` are fastest. A cell with a
-    method `unroll` like that of [`MinGRUCell`][jaxagents.networks.MinGRUCell] sees them at once as well.
+    other; `nn.GRUCell`, `nn.LSTMCell` and `nn.OptimizedLSTMCell` are fastest at this. A cell with a
+    method `unroll`, as [`MinGRUCell`][jaxagents.networks.MinGRUCell] has, sees all steps at once too.
 
     Attributes:
         network: Maps the cell's output to the output of the whole.
@@ -207,7 +207,7 @@ class WithMemory(Recurrent):
     def __call__(
         self, carry: PyTree, obs: PyTree, *more: PyTree, **options: Any
     ) -> tuple[PyTree, PyTree]:
-        """Takes one step; see `Recurrent`. Further arguments are those of the network behind the cell.
+        """Takes one step; see `Recurrent`. Further arguments go to the network behind the cell.
 
         Raises:
             ValueError: The memory has other shapes than the initial one.
@@ -215,8 +215,8 @@ class WithMemory(Recurrent):
         found, expected = jax.tree.map(jnp.shape, (carry, jax.eval_shape(self.initial)))
         if found != expected:
             raise ValueError(
-                f"This network needs a memory of shape {expected}: at first that of "
-                f"agent.initial_carry(training), then what agent.act returns, got shape {found}."
+                f"This network needs a memory of shape {expected}: at first "
+                f"agent.initial_carry(training), then the one agent.act returns, got shape {found}."
             )
         carry, output = self.cell(carry, self.torso(obs))
         return carry, self.network(output, *more, **options)

@@ -226,7 +226,7 @@ def scale_rewards(
 
     with the returns of [`running_returns`][jaxagents.ops.running_returns]. Engstrom et al., 2020,
     "Implementation matters in deep policy gradients", section 2. Rewards are not shifted, which would
-    change what is best to do.
+    change the best policy.
 
     Args:
         rewards: Rewards.

@@ -166,7 +166,7 @@ def save(axes: "Axes", path: str | os.PathLike | None) -> None:
         ValueError: The path names no file.
     """
     if path is not None and not Path(path).name:
-        raise ValueError(f"path must be that of a file, such as 'curve.png', got {path!r}.")
+        raise ValueError(f"path must name a file, such as 'curve.png', got {path!r}.")
     if path is not None and processes.leads():
         figure = axes.get_figure(root=True)
         figure.savefig(file_in_folder(path), dpi=150)  # pyright: ignore[reportOptionalMemberAccess]

@@ -95,7 +95,7 @@ def plot_learning_curve(
     """
     trainings = read_trainings(metrics)
     values = trainings.values(metric)
-    x = trainings.steps_in(steps_per_update)
+    x, unit = trainings.axis(steps_per_update)
     axes = new_axes() if ax is None else ax
     n_sets, n_runs = trainings.shape
     if n_sets > 1:
@@ -109,7 +109,7 @@ def plot_learning_curve(
             draw_curve(axes, x, of_actor.mean(axis=1), name, (low, high))
     else:
         draw_runs(axes, x, values[0, ..., 0, 0], label or metric.replace("_", " "))
-    name_steps(axes, x_label or ("environment steps" if steps_per_update else trainings.unit))
+    name_steps(axes, x_label or unit)
     axes.set_ylabel(metric.replace("_", " "))
     finish(axes, title)
     legend_title = f"{label or ''}\n{in_words(n_runs)}".strip() if n_sets > 1 else None
@@ -186,7 +186,7 @@ def plot_losses(
         raise ValueError(
             f"There are no losses other than NaN: there are {', '.join(trainings.metrics)}."
         )
-    x = trainings.steps_in(steps_per_update)
+    x, unit = trainings.axis(steps_per_update)
     series = [trainings.values(name).mean(axis=(3, 4)) for name in chosen]
     n_sets, n_runs = trainings.shape
     figure, panels = _panels(len(chosen), n_in_legend=n_sets if n_sets > 1 else 0)
@@ -194,13 +194,10 @@ def plot_losses(
         for of_set, label in zip(values, trainings.labels, strict=True):
             draw_runs(axes, x, of_set, label)
         finish(axes, name.replace("_", " "))
-        name_steps(axes, "environment steps" if steps_per_update else trainings.unit)
+        name_steps(axes, unit)
     if n_sets > 1:
-        handles, labels = panels[0].get_legend_handles_labels()
-        where = "outside lower center"
-        figure.legend(
-            handles, labels, loc=where, ncols=_N_IN_ROW, frameon=False, title=in_words(n_runs)
-        )
+        look = {"loc": "outside lower center", "ncols": _N_IN_ROW, "frameon": False}
+        figure.legend(*panels[0].get_legend_handles_labels(), title=in_words(n_runs), **look)
     words = in_words(n_runs) if n_runs > 1 and n_sets == 1 else ""
     figure.suptitle("\n".join(filter(None, [title, words])))
     save(panels[0], path)
@@ -228,16 +225,9 @@ def _panels(number: int, n_in_legend: int) -> tuple["Figure", list["Axes"]]:
     """Panels of one size, in a figure that has room for a legend below them."""
     n_columns = min(_N_COLUMNS, number)
     n_rows = -(-number // n_columns)
-    plt = require("matplotlib.pyplot", EXTRA)
-    figure, grid = plt.subplots(
-        n_rows,
-        n_columns,
-        figsize=(
-            3.2 * n_columns,
-            0.4 + 2.1 * n_rows + _INCHES_PER_ROW * (n_in_legend // _N_IN_ROW),
-        ),
-        layout="constrained",
-        squeeze=False,
+    height = 0.4 + 2.1 * n_rows + _INCHES_PER_ROW * (n_in_legend // _N_IN_ROW)
+    figure, grid = require("matplotlib.pyplot", EXTRA).subplots(
+        n_rows, n_columns, figsize=(3.2 * n_columns, height), layout="constrained", squeeze=False
     )
     for axes in grid.flat[number:]:
         axes.remove()

@@ -67,21 +67,16 @@ class Trainings(NamedTuple):
         """The steps of the points."""
         return self.metrics[self.counter][0, 0]
 
-    def steps_in(self, steps_per_update: int | None) -> np.ndarray:
-        """The steps of the points, in environment steps if their number per update is given.
+    def axis(self, steps_per_update: int | None) -> tuple[np.ndarray, str]:
+        """The steps of the points and their unit; environment steps if their number per update is given.
 
         Raises:
             TypeError: `steps_per_update` is not an integer.
             ValueError: It is not positive.
         """
         if steps_per_update is None:
-            return self.steps
-        return self.steps * positive("steps_per_update", steps_per_update)
-
-    @property
-    def unit(self) -> str:
-        """The unit of the steps."""
-        return "update steps" if self.counter == "update_step" else "steps"
+            return self.steps, "update steps" if self.counter == "update_step" else "steps"
+        return self.steps * positive("steps_per_update", steps_per_update), "environment steps"
 
     def has_episodes(self, name: str) -> bool:
         """Whether a metric has an axis of episodes."""
@@ -136,7 +131,7 @@ def _of_metrics(metrics: Mapping[str, Any], sets: Mapping[str, Any]) -> Training
     counter = next((name for name in _COUNTERS if name in metrics), None)
     if counter is None:
         raise ValueError(
-            "Metrics must hold 'update_step' or 'step', as those of train do, got "
+            "Metrics must hold 'update_step' or 'step', as train returns them, got "
             f"{', '.join(metrics) or 'none'}."
         )
     n_axes = np.ndim(metrics[counter])

@@ -1,4 +1,4 @@
-"""Policies as files, beside what the suite says of every agent's; and one run out of many."""
+"""Policies as files, beyond the suite's test of every agent; and one run out of many."""
 
 import resource
 from pathlib import Path
@@ -132,6 +132,7 @@ def test_acts_in_programs_of_jax(ppo):
     trees.assert_equal(jax.vmap(policy)(obs, keys), drawn)
     each = np.stack([policy(obs[0, 0], key) for key in keys])
     trees.assert_equal(jax.vmap(policy, (None, 0))(obs[0, 0], keys), each)
+    assert len(np.unique(jax.vmap(policy, (None, 0))(obs[0, 0], jax.random.split(KEY, 64)))) == 2
     with pytest.raises(TypeError, match="dtype float32, got complex64"):
         jax.eval_shape(policy, 1j * obs[0])
 

@@ -4,6 +4,8 @@ import contextlib
 import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -11,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import trees
-from damage import damage_arrays
 from faults import corruption, kill
-from saved_runs import CASE, KEY, make, trained
+from saved_runs import CASE, KEY, damage_arrays, make, trained
 
 from jaxagents import verify
 from jaxagents.checkpoints import notes
@@ -95,15 +96,22 @@ def damage(folder, step=6):
     damage_arrays(folder / "checkpoints" / str(step) / "runner")
 
 
+def exchange(folder):
+    """Has the arrays of a checkpoint differ from their digests."""
+    tree = json.loads(notes_of(folder).read_text())["tree"]
+    change_notes(folder, 6, tree=[{**leaf, "crc32": leaf["crc32"] ^ 1} for leaf in tree])
+
+
 IN_NOTES = [flip(3), flip(200), flip(-40)]
 IN_NOTES += [write(text) for text in ("{}", '{"tree": 3, "history": []}', "[]", "null")]
 
 
-@pytest.mark.parametrize("harm", [*IN_NOTES, empty, damage])
+@pytest.mark.parametrize("harm", [*IN_NOTES, empty, damage, exchange])
 def test_falls_back_from_a_harmed_checkpoint(folder, harm):
     harm(folder)
     agent = make(folder)
-    where = "its arrays|it has changed at" if harm is damage else "its notes"
+    places = {damage: "its arrays|it has changed at", exchange: "it has changed at"}
+    where = places.get(harm, "its notes")
     expected = rf"update 6 in .* is damaged: ({where}) .* Falling back to another checkpoint"
     with pytest.warns(UserWarning, match=expected):
         agent.restore("last")
@@ -398,3 +406,11 @@ def test_a_kill_while_an_old_checkpoint_is_removed_harms_none(tmp_path, monkeypa
     runner, _ = agent.restore("last")
     agent.train(None, None, runner, n_steps=2, progress=False)
     assert all(path.name.isdecimal() for path in (tmp_path / "checkpoints").iterdir())
+
+
+@pytest.mark.slow
+def test_ten_kills_lose_nothing():
+    command = [sys.executable, kill.__file__, "--number", "10", "--subjects", "host", "PPO"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("killed 5 times") == 2

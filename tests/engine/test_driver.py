@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
-from collectives import collectives_of
-from compilations import compilations
+from compilations import collectives_of, compilations, lowered_updates
 from gymnasium_probes import Walk, Walks
 from probes import MatchSign
 from registry import AGENTS
@@ -104,15 +103,11 @@ def test_shows_progress_inside_of_a_compiled_program_if_asked(capfd):
     assert "4/4" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["REINFORCE", "DQN", "BC"])
-def test_a_seed_is_enough(name):
-    agent = CASES[name].make(MatchSign)
-    given = jax.random.key(3), CASES[name].agent._hyperparams_type()
-    trees.assert_equal(agent.train(3, progress=False), agent.train(*given, progress=False))
-    trees.assert_equal(agent.start(3), agent.start(*given))
-
-
 def test_an_integer_is_a_seed_wherever_a_key_is(tmp_path):
+    given = KEY_3, CASE.agent._hyperparams_type()  # those that are taken where none are given
+    alone = CASE.make(MatchSign)
+    trees.assert_equal(alone.train(3, progress=False), alone.train(*given, progress=False))
+    trees.assert_equal(alone.start(3), alone.start(*given))
     agent = CASE.make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
     runner, _ = agent.resume(3, progress=False)
     trees.assert_equal(agent.resume(KEY_3, progress=False)[0], runner)
@@ -227,7 +222,7 @@ def test_members_on_several_devices_are_those_on_cores(name):
     last = jax.tree.map(lambda x: np.asarray(x)[0, :, -1], cores.metrics)
     trees.assert_close(last, metrics)
     trees.assert_close(first_of(cores.runners), devices.gather(runners))
-    assert not collectives_of(devices.lowered_advance(keys, sets))
+    assert not collectives_of(lowered_updates(devices, keys, sets))
 
 
 class Mistaken(A2C):

@@ -41,6 +41,10 @@ class Case(NamedTuple):
         return self.agent(self.env(), None, self.config.replace(**fields))
 
 
+def relay():  # by which its environments are equal, and agents share programs
+    return Relay("rgb_array")
+
+
 ON_POLICY = {
     "batch_size": 4,
     "rollout_length": 8,
@@ -67,7 +71,7 @@ CASES = {
     ),
     "actors": Case(
         IPPO,
-        lambda: PettingZoo(lambda: Relay("rgb_array")),
+        lambda: PettingZoo(relay),
         ippo.AgentConfig(
             **{**ON_POLICY, "n_steps": 12, "eval_frequency": 12},
             network_sharing="shared",

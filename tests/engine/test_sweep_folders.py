@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
-from damage import damage_arrays
 from probes import BestAction, MatchSign
 from registry import AGENTS
+from saved_runs import damage_arrays
 
 from jaxagents import verify
 from jaxagents.checkpoints.records import SWEEP, saved_steps

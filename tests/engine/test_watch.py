@@ -76,7 +76,7 @@ def lit(agent, name, of, n_steps, environments):
 @pytest.mark.parametrize(
     ("name", "of", "fields", "n_devices"),
     [
-        ("PPO", REWARDS, {"normalise_rewards": True}, None),
+        ("REINFORCE", REWARDS, {"normalise_rewards": True}, None),
         ("IPPO", OBSERVATIONS, {}, None),
         ("PQN", OBSERVATIONS, {}, None),
         ("DQN", OBSERVATIONS, {"n_groups": 2}, 2),
@@ -96,7 +96,7 @@ def test_a_training_stops_and_names_what_environments_gave_with_its_update(
     assert not_finite({**agent.vital_arrays(runner), **replayed})
     assert 0 < agent.previous_training_max_step < 60
     assert f"since update 5: {of} of environments [3]" in said
-    if name in ("PPO", "IPPO"):
+    if name in ("REINFORCE", "IPPO"):
         assert re.search(r"since update 5: [^;]*actor_gradient_norm, actor_loss", said)
         assert re.search(r"and by update \d+: parameters of the actor", said)
 
@@ -185,6 +185,15 @@ class Alike(MatchSign):
         return jnp.ones(())
 
 
+def test_parameters_that_are_not_finite_are_never_the_best(tmp_path):
+    agent = CASE.make(Alike, checkpoint_dir=tmp_path, stop_if_not_finite=False)
+    with pytest.warns(UserWarning, match="Training goes on, as configured"):
+        agent.train(KEY, CASE.hyperparams(learning_rate=3e38), n_steps=2, progress=False)
+    assert saved_steps(tmp_path) == [0, 2]
+    agent.restore("best")
+    assert agent.previous_training_max_step == 0
+
+
 def test_members_of_a_sweep_that_are_not_finite_are_named_and_not_the_best():
     hyperparams = CASE.hyperparams(learning_rate=jnp.array([3e38, 1e-3]))
     with pytest.warns(UserWarning, match=r"in 2 of 4 members of the sweep.*\[\(0, 0\), \(0, 1\)\]"):
@@ -230,7 +239,7 @@ NORMALISED = {f"normalise_{what}": True for what in ("observations", "rewards", 
 @pytest.mark.filterwarnings("ignore:Numbers that are not finite")
 @pytest.mark.parametrize(
     ("name", "of", "switches"),
-    [("PPO", OBSERVATIONS, NORMALISED), ("DQN", REWARDS, {"prioritised_replay": True})],
+    [("REINFORCE", OBSERVATIONS, NORMALISED), ("DQN", REWARDS, {"prioritised_replay": True})],
 )
 def test_gradients_that_are_not_finite_can_be_skipped_and_few_are(name, of, switches):
     """Whatever is normalised."""

@@ -3,8 +3,8 @@
 import functools
 import random
 import re
+import warnings
 
-import gymnax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -61,7 +61,8 @@ def refused(env, *messages, **kwargs):
 
 
 def doubted(env, *messages, **kwargs):
-    with pytest.warns(UserWarning, match=re.escape(messages[0])) as caught:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         report = check(env, **kwargs)
     assert [str(warning.message) for warning in caught] == list(report.warnings)
     assert len(report.warnings) == len(messages)
@@ -91,13 +92,6 @@ def test_finds_nothing_wrong_with_an_environment_that_is_right(env):
     assert report.n_steps == 8 * N_STEPS
     assert report.n_actors == getattr(env, "n_actors", None)
     assert report.returns.shape[1:] == (() if report.n_actors is None else (report.n_actors,))
-
-
-def test_names_a_dtype_of_gymnax_that_is_declared_otherwise():
-    env, params = gymnax.make("FourRooms-misc")
-    with pytest.warns(UserWarning, match="observation_space has dtype float32"):
-        report = check(env, params)
-    assert (report.name, len(report.warnings)) == (env.name, 1)
 
 
 def test_reports_random_play():
@@ -143,7 +137,7 @@ def test_refuses_observations_in_which_there_is_nothing():
         def seen(self, position):
             return {"place": jnp.zeros(2), "none": jnp.zeros((2, 0))}
 
-    refused(Blind(), "Blind.reset returns an observation with nothing in it, or", "(2, 0)}: ")
+    refused(Blind(), "Blind.reset returns an observation with nothing in it, or", "'none': (2, 0)")
 
 
 def test_refuses_a_reset_without_a_state_and_a_space_to_draw_nothing_from():

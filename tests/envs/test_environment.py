@@ -18,7 +18,7 @@ from suite_checks import played, trace_updates
 import jaxagents
 from jaxagents import IPPO, PPO, Environment, check_env
 from jaxagents.cli.mistakes import MistakeError, check_environment
-from jaxagents.core import suites
+from jaxagents.core import extras
 from jaxagents.envs import Episodes, FrameStack, Step, as_environment
 from jaxagents.envs.adapters import Functional, native
 from jaxagents.ppo import AgentConfig
@@ -94,19 +94,19 @@ def test_makes_environments_of_names():
 
 
 def test_says_which_command_installs_a_suite(monkeypatch):
-    monkeypatch.setattr(suites, "is_installed", lambda suite: False)
+    monkeypatch.setattr(extras, "is_installed", lambda suite: False)
     with pytest.raises(ImportError, match=r'brax is not.*pip install "jaxagents\[brax\]"'):
         jaxagents.make("brax:ant")
     with pytest.raises(MistakeError, match=r'pip install "jaxagents\[pgx\]"'):
         check_environment("pgx:chess")
     project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text())
-    extras = set(project["project"]["optional-dependencies"])
-    assert {*suites.SUITES, "envs"} - {suites.GYMNASIUM} <= extras
+    known = set(project["project"]["optional-dependencies"])
+    assert {*extras.SUITES, "envs"} - {extras.GYMNASIUM} <= known
 
 
 def test_tells_suites_apart_by_the_classes_that_environments_inherit_from(monkeypatch):
-    suite = suites.Suite("Adapter", (f"{__name__}.{Line.__qualname__}",), "")
-    monkeypatch.setitem(suites.SUITES, "own", suite)
+    suite = extras.Suite("Adapter", (f"{__name__}.{Line.__qualname__}",), "")
+    monkeypatch.setitem(extras.SUITES, "own", suite)
     monkeypatch.setattr(native, "adapter_named", {"own": native.Native}.get)
     assert native.adapter_of(Meeting()) is None
     assert native.adapter_of(type("Own", (Line,), {})()) is native.Native

@@ -232,15 +232,6 @@ def test_numpy_parameters_are_copied():
     np.testing.assert_array_equal(state.params["w"], 1.0)
 
 
-def test_fields_can_be_kept_out_of_the_pytree():
-    class Named(TrainState):
-        name: str = nonpytree_field(default="")
-
-    state = Named.create(nn.Dense(1), PARAMS).replace(name="actor")
-    assert "actor" not in jax.tree.leaves(state)
-    assert jax.jit(lambda s: s)(state).name == "actor"
-
-
 class Scaled(TrainState):
     scale: Any = None
     activation: Any = nonpytree_field(default=None)
@@ -308,9 +299,8 @@ def test_states_in_other_pytrees_and_of_subclasses_can_be_duplicated(duplicate):
 
 @pytest.mark.slow  # it starts a process
 def test_another_process_goes_on_with_the_same_numbers(tmp_path):
-    state = trained()
-    path = tmp_path / "state.pickle"
-    path.write_bytes(pickle.dumps(Pair(state, state).actor))
+    state, path, leaves = trained(), tmp_path / "state.pickle", tmp_path / "leaves.npz"
+    path.write_bytes(pickle.dumps(state))
     script = """
         import pickle, sys
         import jax, jax.numpy as jnp, numpy as np
@@ -318,14 +308,8 @@ def test_another_process_goes_on_with_the_same_numbers(tmp_path):
         assert state.tx is again.tx and state.model_def is again.model_def
         step = jax.jit(lambda state: state.apply_loss_fn(
             loss_fn=lambda params: state(jnp.ones(2), params=params).sum())[0])
-        state = step(step(state))
-        np.savez(sys.argv[2], *jax.tree.leaves(state))
-        pickle.dump(state, open(sys.argv[3], "wb"))
+        np.savez(sys.argv[2], *jax.tree.leaves(step(step(state))))
     """
-    leaves, back = tmp_path / "leaves.npz", tmp_path / "back.pickle"
-    run_script(script, path, leaves, back)
-    expected = step(step(state))
+    run_script(script, path, leaves)
     with np.load(leaves) as file:
-        trees.assert_equal(list(file.values()), jax.tree.leaves(expected))
-    returned = pickle.loads(back.read_bytes())
-    trees.assert_equal(jax.tree.leaves(step(returned)), jax.tree.leaves(step(expected)))
+        trees.assert_equal(list(file.values()), jax.tree.leaves(step(step(state))))

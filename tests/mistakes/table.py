@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from mistakes import (
@@ -51,14 +50,7 @@ _THEMES = {
     "Habits from other libraries": habits,
 }
 
-
-def _rows(module: ModuleType) -> dict[str, Callable]:
-    if hasattr(module, "mistake"):
-        return {row.title: row.make for row in module.mistake.mistakes}
-    return module.MISTAKES
-
-
 THEMES = {
-    theme: [Mistake(*row) for row in _rows(module).items()] for theme, module in _THEMES.items()
+    theme: [Mistake(*row) for row in module.MISTAKES.items()] for theme, module in _THEMES.items()
 }
 MISTAKES = [mistake for mistakes in THEMES.values() for mistake in mistakes]

@@ -1,4 +1,4 @@
-"""Fully connected layers against those of Flax, under all transformations; noisy ones against NumPy."""
+"""Fully connected layers against Flax, under all transformations; noisy ones against NumPy."""
 
 import jax
 import jax.numpy as jnp
@@ -182,7 +182,7 @@ def test_noise_has_a_number_for_each_input_and_output():
     )
     drawn = noise_of(NOISY_PARAMS, several)
     kernel, bias = drawn["kernel"][0], drawn["bias"][0]
-    ratios = kernel / bias  # those of the inputs alone
+    ratios = kernel / bias  # of the inputs alone
     np.testing.assert_allclose(ratios, np.broadcast_to(ratios[:, :1], (3, 3)), rtol=1e-3)
     normal = np.sign(drawn["bias"]) * drawn["bias"] ** 2  # f takes roots, with the sign
     np.testing.assert_allclose(normal.mean(axis=0), 0.0, atol=0.06)

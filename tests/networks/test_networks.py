@@ -48,8 +48,6 @@ OBSERVATIONS = {  # with the number of features of the default encoder
 every_observation = pytest.mark.parametrize(
     ("obs", "n_features"), OBSERVATIONS.values(), ids=OBSERVATIONS.keys()
 )
-NETWORKS = [CategoricalActor(4, (8,)), GaussianActor((2,), (8,)), StateCritic((8,))]
-every_network = pytest.mark.parametrize("network", NETWORKS, ids=lambda n: type(n).__name__)
 
 
 def applied(network, *inputs):
@@ -224,7 +222,8 @@ def test_an_encoder_is_shared_by_an_ensemble_and_trained_through_it():
     ],
 )
 def test_heads_have_their_shapes_and_orthogonal_weights(network, shapes, gain):
-    output, variables = jax.jit(network.init_with_output)(KEY, uniform(5))
+    obs = uniform(5)
+    output, variables = jax.jit(network.init_with_output)(KEY, obs)
     assert jax.tree.map(jnp.shape, output) == shapes
     if isinstance(network, GaussianActor):
         np.testing.assert_array_equal(output[1], -0.5)
@@ -233,6 +232,10 @@ def test_heads_have_their_shapes_and_orthogonal_weights(network, shapes, gain):
     np.testing.assert_allclose(kernel.T @ kernel, gain**2 * np.eye(kernel.shape[1]), atol=1e-5)
     hidden = np.asarray(variables["params"]["Torso_0"]["MLP_0"]["Dense_0"]["kernel"])
     np.testing.assert_allclose(hidden @ hidden.T, 2.0 * np.eye(5), atol=1e-5)
+    by_relu = jax.jit(network.clone(activation=nn.relu).apply)(variables, obs)
+    assert (jax.tree.leaves(output)[0] != jax.tree.leaves(by_relu)[0]).all()
+    of_six = parameter_shapes(network.clone(n_categories=6), np.array(2))
+    assert of_six["Torso_0"]["MLP_0"]["Dense_0"]["kernel"] == (6, 20)
 
 
 def test_a_joint_actor_has_the_outputs_of_its_parts():
@@ -249,23 +252,13 @@ def test_a_joint_actor_has_the_outputs_of_its_parts():
             trees.assert_close(output[name], alone)
 
 
-@every_network
-def test_heads_pass_on_categories_and_activation(network):
-    shapes = parameter_shapes(network.clone(n_categories=6), np.array(2))
-    assert shapes["Torso_0"]["MLP_0"]["Dense_0"]["kernel"] == (6, 8)
-    obs = jnp.asarray(uniform(5))
-    by_tanh, variables = applied(network, obs)
-    by_relu = jax.jit(network.clone(activation=nn.relu).apply)(variables, obs)
-    assert (jax.tree.leaves(by_tanh)[0] != jax.tree.leaves(by_relu)[0]).all()
-
-
 # Several actors.
 
 
-@every_network
 @pytest.mark.parametrize("shared", [False, True], ids=["own params", "shared params"])
 @pytest.mark.parametrize("own", [True, False], ids=["own obs", "joint obs"])
-def test_every_actor_runs_the_single_network(network, shared, own):
+def test_every_actor_runs_the_single_network(shared, own):
+    network = GaussianActor((2,), (8,))
     per_actor = PerActor(network, N_ACTORS, shared_params=shared, own_observations=own)
     obs = uniform(N_ACTORS, 5) if own else uniform(5)
     outputs, variables = applied(per_actor, obs)

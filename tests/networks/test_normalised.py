@@ -22,7 +22,7 @@ RNG = np.random.default_rng(0)
 
 
 class Seen(nn.Module):
-    """Gives back what it is given."""
+    """Returns its inputs."""
 
     def __call__(self, observations, scale=1.0):
         return jax.tree.map(lambda x: x * scale, observations)

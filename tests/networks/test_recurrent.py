@@ -119,7 +119,5 @@ def test_says_which_memory_is_needed(cell):
     obs = OBS[0, 0]
     variables = jax.eval_shape(network.init, KEY, network.initial(), obs)
     for wrong in ((), None, np.zeros(3, np.float32)):
-        with pytest.raises(
-            ValueError, match=r"\(4,\).*: at first that of agent\.initial_carry\(train"
-        ):
+        with pytest.raises(ValueError, match=r"\(4,\).*: at first agent\.initial_carry\(train"):
             jax.eval_shape(network.apply, variables, wrong, obs)

@@ -81,22 +81,6 @@ def test_rollouts_against_the_definitions(monkeypatch, shape, backend):
             np.testing.assert_allclose(x, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_example_with_a_truncation_inside_and_a_termination_at_the_end():
-    rewards = np.array([1.0, 2.0, 3.0, 4.0], np.float32)
-    values = np.array([10.0, 20.0, 30.0, 40.0], np.float32)
-    next_values = np.array([20.0, 100.0, 40.0, 999.0], np.float32)
-    terminated = np.array([False, False, False, True])
-    truncated = np.array([False, True, False, False])
-    # A_3 = 4 - 40; A_2 = 3 + 40/2 - 30 + A_3/4; A_1 = 2 + 100/2 - 20; A_0 = 1 + 20/2 - 10 + A_1/4
-    advantages = jax.jit(ops.generalised_advantages)(
-        rewards, values, next_values, terminated, truncated, 0.5, 0.5
-    )
-    np.testing.assert_array_equal(advantages, [9.0, 32.0, -16.0, -36.0])
-    # G_3 = 4; G_2 = 3 + 40/4 + G_3/4; G_1 = 2 + 100/2; G_0 = 1 + 20/4 + G_1/4
-    returns = jax.jit(ops.lambda_returns)(rewards, next_values, terminated, truncated, 0.5, 0.5)
-    np.testing.assert_array_equal(returns, [19.0, 52.0, 14.0, 4.0])
-
-
 def test_scan_backwards_starts_anew_at_every_truncation():
     def running_sum(total, x):
         return total + x, total + x

@@ -63,7 +63,9 @@ class Functional(Environment):
 
     def at_update(self, update_step: ArrayLike, params: Mapping[str, ArrayLike]) -> Environment:
         """The same object with the parameters that hyperparameters give; see `Environment`."""
-        if self.params is None or not params:
+        if not params:
+            return self
+        if self.params is None:
             return super().at_update(update_step, params)
         return self.with_params(with_numbers(self.params, params))
 
@@ -283,3 +285,7 @@ def _flag(x: PyTree, what: str) -> Bool[Array, ""]:
         ) from error
     check_flag(flag, what)
     return flag.astype(bool).reshape(())
+
+
+Gymnax = Functional
+"""Its former name, where the object is an environment of gymnax."""

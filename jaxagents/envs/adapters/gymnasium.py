@@ -73,6 +73,7 @@ class Gymnasium(HostEnvironment, Native):
         super().__init__(env)
         self._vectorization_mode = vectorization_mode
         self._make = _maker_of(env)
+        self._n_given = Vector(env).n_envs if isinstance(env, VectorEnv) else None
         self._evaluated: Any = env if eval_env is None else eval_env
         self._make_eval = self._make if eval_env is None else _maker_of(eval_env)
         first = _one_of(env)
@@ -140,32 +141,8 @@ class Gymnasium(HostEnvironment, Native):
         is_vector = isinstance(self.env, VectorEnv)
         return not is_vector or autoreset_mode(self.env) == AutoresetMode.DISABLED
 
-    def check(self, n_envs: int | None, evaluates: bool) -> None:
-        """Raises `ValueError` if an agent cannot play in so many copies; see `HostEnvironment`."""
-        if n_envs is not None and isinstance(self.env, VectorEnv):
-            n_given = Vector(self.env).n_envs
-            if n_given != n_envs:
-                raise ValueError(
-                    f"The vector has {n_given} environments, but the configuration says "
-                    f"n_envs={n_envs}: set n_envs={n_given}."
-                )
-        elif self._make is None and (n_envs or 1) > 1:
-            raise ValueError(
-                f"{_why_no_more(self.env)}, so that no more can be made of it, but n_envs is "
-                f"{n_envs}. Pass a function that makes one, as in Agent(Gymnasium(lambda: MyEnv()), "
-                "None, config) with jaxagents.envs.Gymnasium, or set n_envs=1."
-            )
-        if evaluates:
-            self._maker_for_evaluation()
-
-    def _maker_for_evaluation(self) -> MakeEnv:
-        if self._make_eval is None:
-            raise ValueError(
-                f"{_why_no_more(self._evaluated)}, so that none can be made for evaluations. Give one, "
-                "as in jaxagents.envs.Gymnasium(env, eval_env=lambda: MyEnv()), or make the agent with "
-                "eval_during_training=False."
-            )
-        return self._make_eval
+    def _why_no_more(self, evaluated: bool) -> str | None:
+        return _why_no_more(self._evaluated if evaluated else self.env)
 
     def _copies(self, purpose: str, n_envs: int, terms: Terms) -> Vector:
         """A vector of environments; see `HostEnvironment`."""

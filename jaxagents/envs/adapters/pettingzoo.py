@@ -72,6 +72,7 @@ class PettingZoo(HostEnvironment, Native):
         self._make_eval = self._make if eval_env is None else _maker_of(eval_env)
         self._identity = _identity_of(env, self._make), _identity_of(eval_env, self._make_eval)
         given = env if isinstance(env, Sequence) else [env] if isinstance(env, ParallelEnv) else []
+        self._n_given = len(env) if isinstance(env, Sequence) else None
         self._given: tuple[ParallelEnv, ...] = tuple(given)
         first = self._given[0] if self._given else _made_by(self._make)
         metadata = getattr(first, "metadata", {})
@@ -126,37 +127,14 @@ class PettingZoo(HostEnvironment, Native):
         """Zeros like the result of `state()`; `None` if there is nothing."""
         return jax.tree.map(jnp.asarray, self._actors.state)
 
-    def check(self, n_envs: int | None, evaluates: bool) -> None:
-        """Raises `ValueError` if an agent cannot play in so many copies; see `HostEnvironment`."""
-        n_given = len(self._given)
-        if n_envs is not None and isinstance(self.env, Sequence) and n_given != n_envs:
-            raise ValueError(
-                f"There are {n_given} environments, but the configuration says n_envs={n_envs}: set "
-                f"n_envs={n_given}."
-            )
-        if n_envs is not None and self._make is None and n_given < n_envs:
-            raise ValueError(
-                f"{self.name} cannot be copied by pickling it, but n_envs is {n_envs}. Pass a "
-                "function that makes one, as in Agent(PettingZoo(lambda: MyEnv()), None, config) with "
-                "jaxagents.envs.PettingZoo, or set n_envs=1."
-            )
-        if evaluates:
-            self._maker_for_evaluation()
-
-    def _maker_for_evaluation(self) -> MakeParallel:
-        if self._make_eval is None:
-            raise ValueError(
-                f"{self.name} cannot be copied by pickling it, so that none can be made for "
-                "evaluations. Give one, as in jaxagents.envs.PettingZoo(env, eval_env=lambda: MyEnv()), "
-                "or make the agent with eval_during_training=False."
-            )
-        return self._make_eval
+    def _why_no_more(self, evaluated: bool) -> str:
+        return f"{self.name} cannot be copied by pickling it"
 
     def _copies(self, purpose: str, n_envs: int, terms: Terms) -> ParallelCopies:
         """Copies of the environment; see `HostEnvironment`."""
         is_training = purpose == "training"
         make = self._make if is_training else self._maker_for_evaluation()
-        if make is None or (is_training and isinstance(self.env, Sequence)):
+        if make is None or (is_training and self._n_given is not None):
             given = self._given[0].unwrapped
             return ParallelCopies(self._given, self._actors, terms, given)
         draws = purpose == "film" and isinstance(make, _Recipe)

@@ -1,7 +1,7 @@
 """Environments that are stepped on the host: compiled programs know their shapes alone."""
 
 import abc
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, NoReturn
 
 import jax
@@ -64,6 +64,9 @@ class HostEnvironment(Environment):
         self._identity: Hashable = None
         self._example: tuple[PyTree, PyTree] = (), ()
         self._draws = False
+        self._n_given: int | None = None  # where several were given to be played in
+        self._make: Callable[..., Any] | None = None
+        self._make_eval: Callable[..., Any] | None = None
 
     @property
     def identity(self) -> Hashable:
@@ -90,7 +93,6 @@ class HostEnvironment(Environment):
         """Whether videos can be made."""
         return self._draws
 
-    @abc.abstractmethod
     def check(self, n_envs: int | None, evaluates: bool) -> None:
         """Raises unless an agent can play in so many copies, and be evaluated if it is to be.
 
@@ -101,6 +103,33 @@ class HostEnvironment(Environment):
         Raises:
             ValueError: It cannot.
         """
+        kind, n_given = type(self).__name__, self._n_given
+        if None not in (n_envs, n_given) and n_given != n_envs:
+            raise ValueError(
+                f"There are {n_given} environments, but the configuration says n_envs={n_envs}: set "
+                f"n_envs={n_given}."
+            )
+        if n_given is None and self._make is None and (n_envs or 1) > 1:
+            raise ValueError(
+                f"{self._why_no_more(False)}, so that no more can be made of it, but n_envs is "
+                f"{n_envs}. Pass a function that makes one, as in Agent({kind}(lambda: MyEnv()), None, "
+                f"config) with jaxagents.envs.{kind}, or set n_envs=1."
+            )
+        if evaluates:
+            self._maker_for_evaluation()
+
+    def _maker_for_evaluation(self) -> Callable[..., Any]:
+        if self._make_eval is None:
+            raise ValueError(
+                f"{self._why_no_more(True)}, so that none can be made for evaluations. Give one, as in "
+                f"jaxagents.envs.{type(self).__name__}(env, eval_env=lambda: MyEnv()), or make the "
+                "agent with eval_during_training=False."
+            )
+        return self._make_eval
+
+    @abc.abstractmethod
+    def _why_no_more(self, evaluated: bool) -> str | None:
+        """Why no more can be made of the environment, or of `eval_env`: the beginning of a sentence."""
 
     @abc.abstractmethod
     def _copies(self, purpose: str, n_envs: int, terms: Terms) -> Copies:

@@ -133,8 +133,8 @@ def random_resized_crop(
         images: Images.
         scale: Smallest and largest share of an image's area; (1, 1) changes nothing if the ratio does
             not either.
-        ratio: Smallest and largest ratio of the part's width to its height, relative to that of the
-            image, drawn uniformly in logarithms. What would not fit into the image is cut off.
+        ratio: Smallest and largest ratio of the part's width to its height, relative to the image's,
+            drawn uniformly in logarithms. A part that would not fit into the image is cut off.
 
     Returns:
         The enlarged parts.
@@ -199,8 +199,7 @@ def colour_jitter(
     drawn from $[-s, s]$. The result is clipped to the range of pixels.
 
     Chen et al., 2020, "A simple framework for contrastive learning of visual representations"
-    (SimCLR), appendix A; the default settings are those of Grill et al., 2020, "Bootstrap your own
-    latent".
+    (SimCLR), appendix A; the defaults are from Grill et al., 2020, "Bootstrap your own latent".
 
     Args:
         key: Random key.
@@ -389,7 +388,7 @@ def _check_colours(images: Array) -> None:
 
 
 def _like_default(option: Any, default: Any) -> Any:
-    """An option with integers as floats, and lists as tuples, where the default has those."""
+    """An option with integers as floats, and lists as tuples, if the default has floats or tuples."""
     if isinstance(default, tuple):
         return tuple(map(float, option))
     return float(option) if isinstance(default, float) else option

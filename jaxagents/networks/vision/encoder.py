@@ -9,8 +9,9 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float, Shaped
 
-from jaxagents.networks.vision.convolution import Conv, max_pool
+from jaxagents.networks.vision.convolution import Conv, Images, max_pool
 
+Features = Float[Array, "batch features"]
 Scaling = Literal["unit", "signed", "imagenet"]
 _MEAN_AND_STD: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "unit": ((0.0,), (1.0,)),
@@ -37,9 +38,7 @@ class Encoder(nn.Module):
         """Smallest height and width of an image."""
         raise NotImplementedError
 
-    def encode(
-        self, x: Float[Array, "batch height width channels"], train: bool
-    ) -> Float[Array, "batch features"]:
+    def encode(self, x: Images, train: bool) -> Features:
         """Features of scaled images.
 
         Args:
@@ -117,9 +116,7 @@ class AtariEncoder(Encoder):
         return 36
 
     @nn.compact
-    def encode(
-        self, x: Float[Array, "batch height width channels"], train: bool
-    ) -> Float[Array, "batch features"]:
+    def encode(self, x: Images, train: bool) -> Features:
         """Features of scaled images."""
         for features, kernel_size, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
             x = nn.relu(Conv(self.width * features, kernel_size, stride, padding=0)(x))
@@ -149,9 +146,7 @@ class ImpalaEncoder(Encoder):
         return 2 ** len(self.sections)
 
     @nn.compact
-    def encode(
-        self, x: Float[Array, "batch height width channels"], train: bool
-    ) -> Float[Array, "batch features"]:
+    def encode(self, x: Images, train: bool) -> Features:
         """Features of scaled images."""
         init = nn.initializers.glorot_uniform()
         for channels in self.sections:

@@ -84,7 +84,7 @@ def from_torch_resnet(
 
     Raises:
         ValueError: A name is not one of these networks', or names, shapes or kinds of numbers differ
-            from the network's, as those of a ResNet-34 do from a ResNet-18's.
+            from the network's, as a ResNet-34's do from a ResNet-18's.
     """
     arrays = {}
     for name, tensor in tensors.items():

@@ -7,16 +7,14 @@ from typing import Any, Literal, get_args
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from jaxagents.networks.vision.convolution import Conv, max_pool
-from jaxagents.networks.vision.encoder import Encoder
+from jaxagents.networks.vision.convolution import Conv, Images, Maps, max_pool
+from jaxagents.networks.vision.encoder import Encoder, Features
 
 Norm = Literal["group", "batch"]
 _WIDTH = 64
 _EXPANSION = 4
-Maps = Float[Array, "batch height width channels"]
-OutMaps = Float[Array, "batch out_height out_width features"]
 
 
 class _ResNet(Encoder):
@@ -60,7 +58,7 @@ class ResNetV1(_ResNet):
     norm: Norm = "group"
 
     @nn.compact
-    def encode(self, x: Maps, train: bool) -> Float[Array, "batch features"]:
+    def encode(self, x: Images, train: bool) -> Features:
         """Features of scaled images."""
         x = Conv(_WIDTH, 7, stride=2, use_bias=False, name="stem")(x)
         x = max_pool(nn.relu(make_norm(self.norm, train)(name="stem_norm")(x)))
@@ -88,7 +86,7 @@ class ResNetV2(_ResNet):
     standardise: bool = False
 
     @nn.compact
-    def encode(self, x: Maps, train: bool) -> Float[Array, "batch features"]:
+    def encode(self, x: Images, train: bool) -> Features:
         """Features of scaled images."""
         stem = Conv(_WIDTH, 7, 2, use_bias=False, standardise=self.standardise, name="stem")
         x = max_pool(stem(x))
@@ -116,7 +114,7 @@ class Block(nn.Module):
     bottleneck: bool = False
 
     @nn.compact
-    def __call__(self, x: Maps, train: bool) -> OutMaps:
+    def __call__(self, x: Images, train: bool) -> Maps:
         """Applies the block."""
         norm = make_norm(self.norm, train)
         conv = functools.partial(Conv, use_bias=False)
@@ -151,7 +149,7 @@ class PreActivationBottleneck(nn.Module):
     standardise: bool
 
     @nn.compact
-    def __call__(self, x: Maps, train: bool) -> OutMaps:
+    def __call__(self, x: Images, train: bool) -> Maps:
         """Applies the block."""
         norm = make_norm(self.norm, train)
         conv = functools.partial(Conv, use_bias=False, standardise=self.standardise)
@@ -181,9 +179,7 @@ class GroupNorm(nn.Module):
     scale_init: Callable[..., Array] = nn.initializers.ones
 
     @nn.compact
-    def __call__(
-        self, x: Float[Array, "batch height width channels"]
-    ) -> Float[Array, "batch height width channels"]:
+    def __call__(self, x: Images) -> Images:
         """Normalises feature maps."""
         batch, height, width, channels = x.shape
         n_groups = next(n for n in range(self.n_groups, 0, -1) if channels % n == 0)

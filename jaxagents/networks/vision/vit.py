@@ -8,7 +8,8 @@ from flax import linen as nn
 from jaxtyping import Array, Float
 
 from jaxagents.networks.dense import Dense
-from jaxagents.networks.vision.encoder import Encoder
+from jaxagents.networks.vision.convolution import Images
+from jaxagents.networks.vision.encoder import Encoder, Features
 
 Positions = Literal["learned", "sincos"]
 _MLP_RATIO = 4
@@ -43,9 +44,7 @@ class ViT(Encoder):
         return self.patch_size
 
     @nn.compact
-    def encode(
-        self, x: Float[Array, "batch height width channels"], train: bool
-    ) -> Float[Array, "batch features"]:
+    def encode(self, x: Images, train: bool) -> Features:
         """Features of scaled images."""
         tokens = Dense(self.features, name="patches")(self._patches(x))
         batch, rows, columns, _ = tokens.shape

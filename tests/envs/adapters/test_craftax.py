@@ -1,12 +1,11 @@
 """Environments of craftax."""
 
-import jax
 import numpy as np
 import pytest
-from suite_checks import KEY, assert_equal_trees, check_suite_environment
+from suite_checks import check_steps, check_suite_environment
 
 import jaxagents
-from jaxagents.envs import Episodes, as_environment
+from jaxagents.envs import as_environment
 
 pytest.importorskip("craftax")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -15,20 +14,14 @@ NAME = "Craftax-Classic-Symbolic-v1"
 
 def test_steps_as_craftax_does_and_truncates_after_its_limit():
     env = jaxagents.make(f"craftax:{NAME}", max_timesteps=3)
-    assert env.max_steps == 3
-    episodes = Episodes(env, 1000)
-    step, native_step = jax.jit(episodes.step), jax.jit(env.env.step_env)
-    _, state = jax.jit(episodes.reset)(KEY)
-    for i in range(3):
-        key = jax.random.split(jax.random.key(i))[0]
-        obs, _, reward, done, _ = native_step(key, state.envstate, 2, env.params)
-        timestep = step(jax.random.key(i), state, np.int32(2))
-        assert_equal_trees(timestep.next_obs, obs)
-        assert timestep.reward == reward
-        assert not timestep.terminated
-        assert bool(timestep.truncated) == bool(done) == (i == 2)
-        state = timestep.envstate
-    assert not np.allclose(timestep.obs, timestep.next_obs)
+
+    def step(key, state, action):
+        obs, _, reward, over, _ = env.env.step_env(key, state, action, env.params)
+        return obs, reward, over
+
+    n_steps, last = check_steps(env, step, np.int32(2))
+    assert n_steps == env.max_steps == 3
+    assert last.truncated
 
 
 def test_trains_in_native_environments_that_reset_themselves_or_not():

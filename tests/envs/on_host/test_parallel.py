@@ -86,11 +86,14 @@ def test_episodes_go_on_where_they_were():
 
 
 class Shaped(Relay):
-    """Rewards and ends are arrays of one number."""
+    """Rewards and ends are arrays of one number, and agents that terminate are truncated as well."""
 
     def step(self, actions):
-        seen, *others, infos = super().step(actions)
-        shaped = ({agent: np.array([x]) for agent, x in each.items()} for each in others)
+        seen, rewards, ended, cut, infos = super().step(actions)
+        cut = {agent: cut[agent] or ended[agent] for agent in cut}
+        shaped = (
+            {agent: np.array([x]) for agent, x in each.items()} for each in (rewards, ended, cut)
+        )
         return seen, *shaped, infos
 
 

@@ -1,4 +1,4 @@
-"""Convolutions, poolings and normalisations against those of XLA and Flax."""
+"""Convolutions, poolings and normalisations against XLA and Flax."""
 
 import re
 

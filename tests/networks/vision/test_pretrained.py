@@ -50,7 +50,7 @@ def test_weights_that_are_saved_are_loaded_in_the_types_of_the_network(tmp_path,
 
 @every_format
 def test_arrays_that_lie_otherwise_in_memory(tmp_path, name):
-    """As those of another library do whose weights were transposed."""
+    """As the transposed weights of another library do."""
     rows = np.arange(6, dtype=np.float32).reshape(2, 3)
     variables = {"transposed": rows.T, "reversed": rows[::-1], "columns": rows[:, 1:]}
     save_pretrained(variables, tmp_path / name)
@@ -133,7 +133,7 @@ def test_a_missing_library_is_named_with_its_extra(tmp_path, monkeypatch):
 
 
 def torch_layers(prefix, n_in, n_out, sizes, shortcut):
-    """Shapes of the layers of a block: convolutions and normalisations, and those of the shortcut."""
+    """Shapes of the layers of a block: convolutions, normalisations and the shortcut."""
     channels = [n_in] + [n_out // 4] * (len(sizes) - 1) + [n_out] if len(sizes) == 3 else None
     channels = channels or [n_in, n_out, n_out]
     layers = {}
@@ -223,21 +223,18 @@ def test_arrays_of_other_networks_are_refused(name):
 
 STEM = {"conv1": (64, 3, 7, 7), "bn1": (64,)}
 SMALLER = {**STEM, **torch_layers("layer1.0.", 64, 64, (3, 3), shortcut=False)}
-LARGER = {**SMALLER, **torch_layers("layer1.1.", 64, 64, (3, 3), shortcut=False)}
-IN_GRAY = {**SMALLER, "conv1": (64, 1, 7, 7)}
 
 
 @pytest.mark.parametrize(
     ("layers", "norm", "message"),
     [
-        (
-            LARGER,
-            "batch",
-            "has, but the network lacks, 'batch_stats/stage1_block2/norm1/mean', .* 5 m",
-        ),
         (STEM, "batch", "it lacks 'batch_stats/stage1_block1/norm1/mean', .* and 5 more."),
         (SMALLER, "group", "has, but the network lacks, 'batch_stats/stage1_block1/norm1/mean'"),
-        (IN_GRAY, "batch", r"'params/stem/kernel' has the shape \(7, 7, 1, 64\), but the network"),
+        (
+            {**SMALLER, "conv1": (64, 1, 7, 7)},
+            "batch",
+            r"'params/stem/kernel' has the shape \(7, 7, 1",
+        ),
     ],
 )
 def test_weights_of_another_residual_network_are_refused(layers, norm, message):
