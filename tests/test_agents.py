@@ -73,7 +73,7 @@ def in_rewards(agent, values):
     """Values in the unit of the rewards of the environment, where agents learn normalised ones."""
     runner = agent.training_runner
     if getattr(runner, "targets", ()):
-        values = ops.denormalise(values, runner.targets)
+        values = ops.denormalise(jnp.asarray(values), runner.targets)
     return values * np.sqrt(runner.returns.variance) if getattr(runner, "returns", ()) else values
 
 

@@ -51,14 +51,14 @@ def test_the_number_of_parameters(sharing, env):
 def test_actors_that_share_a_network_learn():
     """In which actions are masked, and those that are not allowed are worth NaN."""
     agent = make("shared", Allowed, normalise_observations=True, normalise_values=True)
-    runner = agent.advance(agent.start(KEY, CASE.hyperparams()), np.int32(40))
-    assert runner.targets.count == 40 * 64 * 2
+    runner = agent.advance(agent.start(KEY, CASE.hyperparams()), np.int32(80))
+    assert runner.targets.count == 80 * 64 * 2
     act = jax.jit(
         lambda obs: (agent.policy(runner.actor_training, obs), runner.critic_training(obs))
     )
     masks = np.array([[True, False, True, False], [True, True, False, False]])
     for sign, best in ((1, 1), (-1, 2)):
-        seen = np.float32([[sign, 0.0]] * 2)
+        seen = np.float32([sign, 0.0])
         mask = np.tile(masks[(sign + 1) // 2], (2, 1))
         actions, values = act({"observation": seen, "action_mask": mask})
         np.testing.assert_array_equal(actions, best)
