@@ -152,7 +152,10 @@ def started(name, network):
             to_linen(BatchNormalised, 2, 2, keeps=False),
             r"flax\.nnx that changes .*batch_stats.*/mean.*needs use_ru",
         ),
-        (to_linen(Dropping, 2, 2), r"flax\.nnx that takes .* from rngs\.dropout, which is not there"),
+        (
+            to_linen(Dropping, 2, 2),
+            r"flax\.nnx that takes .* from rngs\.dropout, which is not there",
+        ),
         (to_linen(Noisy, 2, 2), r"flax\.nnx that takes .* from rngs\.noise, which is not there"),
     ],
     ids=["changing", "dropping", "noisy"],
