@@ -48,11 +48,11 @@ class C51Config(QConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(dqn.AgentConfig, C51Config):
-    """Static configuration of C51, beside that of [DQN][jaxagents.dqn.AgentConfig]."""
+    """Static configuration of C51, in addition to [DQN's][jaxagents.dqn.AgentConfig]."""
 
 
 class C51Hyperparameters(QHyperparameters):
-    """Traced hyperparameters of C51, beside those of Q-learning.
+    """Traced hyperparameters of C51, in addition to Q-learning's.
 
     Attributes:
         v_min: Smallest return; smaller ones are clipped to it.

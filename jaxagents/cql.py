@@ -128,8 +128,8 @@ class CQLLearner(SACLearner):
     r"""Conservative Q-learning, CQL(H), for continuous actions.
 
     Kumar et al., 2020, "Conservative Q-learning for offline reinforcement learning", equation 4: soft
-    actor-critic with a penalty that makes the values of all actions small, and those of the data's
-    actions large. It updates in the order of [`SACLearner`][jaxagents.sac.SACLearner], and then the
+    actor-critic with a penalty that makes the values of all actions small, and of the data's actions
+    large. It updates in the order of [`SACLearner`][jaxagents.sac.SACLearner], and then the
     weight of the penalty. The `weights` of a batch weigh its samples in the loss of the critics and in
     the penalty, but as in SAC not in the losses of the policy, the temperature and the weight.
 

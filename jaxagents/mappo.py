@@ -33,9 +33,9 @@ __all__ = [
 class MAPPO(ReadyMadePolicy[AgentConfig, HyperParameters], IPPOBase):
     """MAPPO, complete for actors with discrete or box actions, or several of them.
 
-    Actors are those of [`IPPO`][jaxagents.ippo.IPPO]. The critic gives the values of all actors, of what
-    `env.critic_state(state)` gives, or of the entry `"critic_state"` of observations, or else of the
-    observations of all actors.
+    Actors are the same as in [`IPPO`][jaxagents.ippo.IPPO]. The critic gives the values of all
+    actors. Its input is `env.critic_state(state)`, or the entry `"critic_state"` of observations, or else
+    the observations of all actors.
     """
 
     _shows_critic_state = True

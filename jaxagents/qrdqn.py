@@ -36,11 +36,11 @@ class QRDQNConfig(QConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(dqn.AgentConfig, QRDQNConfig):
-    """Static configuration of QR-DQN, beside that of [DQN][jaxagents.dqn.AgentConfig]."""
+    """Static configuration of QR-DQN, in addition to [DQN's][jaxagents.dqn.AgentConfig]."""
 
 
 class QRDQNHyperparameters(QHyperparameters):
-    """Traced hyperparameters of QR-DQN, beside those of Q-learning.
+    """Traced hyperparameters of QR-DQN, in addition to Q-learning's.
 
     Attributes:
         kappa: Error beyond which the quantile Huber loss is linear.
@@ -81,7 +81,7 @@ class QRDQNLearner(DistributionalLearner[QRDQNConfig, QRDQNHyperparameters]):
         """Quantiles of the returns of every action, at the midpoints of equal probabilities.
 
         Args:
-            params: Parameters of the network: those in training, or those of the target.
+            params: Parameters of the network in training, or of the target network.
             obs: One observation, or a batch of them.
 
         Returns:

@@ -68,9 +68,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     is learned is not part of the agent but of the `Runner`, which training takes and returns; for
     convenience the agent remembers the last one.
 
-    A family of agents fills in the hooks of its
-    [`Behaviour`][jaxagents.engine.behaviour.Behaviour], of which its
-    [`Program`][jaxagents.engine.program.Program] is made.
+    A family of agents fills in the hooks of [`Behaviour`][jaxagents.engine.behaviour.Behaviour]; its
+    [`Program`][jaxagents.engine.program.Program] calls them.
 
     Attributes:
         env: The environment, as it was given.
@@ -215,8 +214,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         Args:
             rng: Random key, or its seed, as for a fresh training. Where there are checkpoints, the
                 training must have begun with it.
-            hyperparams: Hyperparameters; `None` takes the default ones, or keeps those of the
-                checkpoint.
+            hyperparams: Hyperparameters; `None` takes the default ones, or the checkpoint's.
             progress: Whether to show progress.
             loggers: Receive the mean metrics of each evaluation point.
             mesh: Devices that share the training; they need not be as many as before.
@@ -541,7 +539,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
     @property
     def training_metrics(self) -> Metrics | None:
-        """A copy of the metrics of the last training, after those of the trainings before it."""
+        """A copy of the metrics of the last training, which begin with the trainings before it."""
         return self._last.metrics
 
     @property

@@ -72,7 +72,7 @@ class HooksDistribution(ops.Distribution):
 def distribution_at(
     agent: "OnPolicyBase", actor: TrainState, carry: PyTree, obs: PyTree
 ) -> tuple[PyTree, Distribution]:
-    """The distribution of actions at one observation, by whichever hooks an agent gives.
+    """The distribution of actions at one observation, from the hooks that an agent gives.
 
     Args:
         agent: The agent.

@@ -148,8 +148,8 @@ def _check_losses(agent: "OnPolicyBase", actor: Fit, critic: Fit, n_samples: int
     numbers_of(actor.example.info, critic.example.info)  # raises if both have a name
     if actor.kl_threshold is not None and "kl" not in actor.example.info:
         raise TypeError(
-            f"{type(agent).__name__}._actor_loss must report 'kl', by which _kl_threshold stops its "
-            f"epochs, but reports {sorted(actor.example.info)}: give its dict an entry "
+            f"{type(agent).__name__}._actor_loss must report 'kl', since _kl_threshold stops its epochs "
+            f"by it, but reports {sorted(actor.example.info)}: give its dict an entry "
             "'kl': ops.approximate_kl(log_prob, log_prob_old), or override _kl_threshold to return "
             "None."
         )

@@ -48,13 +48,13 @@ class LastRun(Generic[RunnerT]):
             )
         if metrics and "update_step" not in metrics:
             raise ValueError(
-                "metrics must be those of a training, with 'update_step' of shape (points,), or {} for "
+                "metrics must come from a training, with 'update_step' of shape (points,), or {} for "
                 f"none, got {sorted(metrics)}."
             )
         shape = np.shape(metrics["update_step"]) if metrics else (0,)
         if len(shape) != 1:
             raise ValueError(
-                "metrics must be those of one training, with 'update_step' of shape (points,), got one "
+                "metrics must come from one training, with 'update_step' of shape (points,), got one "
                 f"of {shape}: select one with jax.tree.map(lambda x: x[i], (runner, metrics))."
             )
         copies = jax.tree.map(np.array, metrics)  # the caller may change its own
@@ -80,7 +80,7 @@ class LastRun(Generic[RunnerT]):
 
     @property
     def metrics(self) -> Metrics | None:
-        """A copy of its metrics, after those of the runs before it."""
+        """A copy of its metrics, which begin with the runs before it."""
         return None if self._metrics is None else jax.tree.map(np.array, self._metrics)
 
     @property
@@ -209,7 +209,7 @@ def fresh_runner(agent: Behaviour[Any, Any, RunnerT], hyperparams: object) -> Ru
 
 
 def check_fits(agent: Behaviour, runner: Any) -> None:
-    """Raises unless a runner is shaped like those of an agent.
+    """Raises unless a runner is shaped as an agent's runners are.
 
     Args:
         agent: The agent.
@@ -240,7 +240,7 @@ def check_fits(agent: Behaviour, runner: Any) -> None:
             for shapes in (found, needed)
         )
         raise ValueError(
-            f"This runner does not fit {name}: its {path} {here}, that of a fresh one {there}. "
+            f"This runner does not fit {name}: its {path} {here}, but in a fresh runner it {there}. "
             "A runner goes on with the environment, the networks, the batch_size and the other sizes "
             "that it began with."
         )

@@ -101,7 +101,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
 
     A subclass names its learners, `_continuous_learner` and `_discrete_learner`, one for each kind of
     actions that it takes. Its base gets the batches. Its configuration and hyperparameters inherit from
-    those of its learners, which receive the whole of both. Hooks of the update rule are methods of the
+    its learners' and are passed to them whole. Hooks of the update rule are methods of the
     learner alone.
     """
 

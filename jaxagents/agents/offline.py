@@ -125,7 +125,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
             found = jax.tree.map(lambda x: tuple(x.shape[1:]), arrays.get(key))
             if key in arrays and found != own:
                 raise ValueError(
-                    f"The dataset's {key} have shape {found}, but those of the environment have {own}."
+                    f"The dataset's {key} have shape {found}, but the environment's have {own}."
                 )
         if self.config.has_memory:
             self._check_single_steps(dataset)
@@ -142,7 +142,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         n_groups, n_processes = self.config.n_groups, jax.process_count()
         if n_groups % n_processes:
             raise ValueError(
-                f"n_groups must be a multiple of the {n_processes} processes, each of which has its own "
+                f"n_groups must be a multiple of the {n_processes} processes, which each have their own "
                 f"part of the dataset, got {n_groups}."
             )
         n_groups //= n_processes
@@ -202,8 +202,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
             (low, high), shape = box_bounds(space), tuple(space.shape)
         if actions.shape[1:] != shape:
             raise ValueError(
-                f"The dataset's actions have shape {actions.shape[1:]}, but those of {name} have "
-                f"{shape}."
+                f"The dataset's actions have shape {actions.shape[1:]}, but {name}'s have {shape}."
             )
         slack = _TOLERANCE * (high - low)
         if not np.all((actions >= low - slack) & (actions <= high + slack)):

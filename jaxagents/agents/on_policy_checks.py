@@ -176,8 +176,8 @@ def _check_discrete_action(action: PyTree, space: Space, agent: str, env: str) -
     for leaf in jax.tree.leaves(action) if is_discrete(space) else []:
         if jnp.issubdtype(leaf.dtype, jnp.inexact):
             raise TypeError(
-                f"{agent}: actions of {env} are discrete, and must be whole numbers, such as those of "
-                f"jnp.argmax or jax.random.categorical, got {leaf.dtype}."
+                f"{agent}: actions of {env} are discrete, and must be whole numbers, such as "
+                f"jnp.argmax or jax.random.categorical return, got {leaf.dtype}."
             )
 
 
@@ -202,7 +202,7 @@ def _check_distribution(distribution: PyTree, methods: Iterable[str], hook: str)
         ) from error
     if not all(map(is_numeric, jax.tree.leaves(distribution))):
         raise TypeError(
-            f"{wanted}, and {kind} is no pytree, of which a policy can be compiled: make it a "
+            f"{wanted}, but {kind} is no pytree, so that no policy can be compiled with it: make it a "
             "flax.struct.dataclass."
         )
 

@@ -69,7 +69,7 @@ def read(folder: Path) -> dict[str, Any]:
         reason = f"{type(error).__name__}: {error}"
         raise CorruptCheckpointError(f"its notes cannot be read ({reason})") from error
     if not all(isinstance(notes.get(part), list) for part in (TREE, HISTORY)):
-        raise CorruptCheckpointError("its notes are those of no checkpoint")
+        raise CorruptCheckpointError("its notes do not describe a checkpoint")
     if notes.pop(_DIGEST, None) != _digest(notes):
         raise CorruptCheckpointError("its notes are damaged")
     if notes["format"] > FORMAT:

@@ -20,7 +20,7 @@ from jaxagents.core.numbers import OTHER_NAMES, by_own_names
 FILE = Path(__file__).with_name("options.json")
 SHARED = {
     "learning_rate": "Step size of all networks, in place of each of theirs.",
-    "grad_clip": "Largest global norm of the gradients, in place of that of each optimizer.",
+    "grad_clip": "Largest global norm of the gradients, in place of each optimizer's own.",
 }
 """Options that stand for all hyperparameters whose names end so, with their help."""
 
@@ -31,13 +31,13 @@ Checkpoint = Literal["best", "last"] | int
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Train:
-    """Options of `train`, besides those of the agent.
+    """Options of `train`, in addition to the agent's.
 
     Attributes:
         seed: Seed of everything random.
         run_dir: Folder for all results, by default a new one under runs/ with the agent, the environment
             and the time.
-        preset: Settings by name, on top of which the other options are; see 'jaxagents list presets'.
+        preset: Settings by name, which other options override; see 'jaxagents list presets'.
         anneal_learning_rate: Whether Adam's learning rate falls linearly to zero over the training.
     """
 
@@ -49,7 +49,7 @@ class Train:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sweep(Train):
-    """Options of `sweep`, besides those of the agent.
+    """Options of `sweep`, in addition to the agent's.
 
     Attributes:
         seeds: Number of seeds.
@@ -93,7 +93,7 @@ class Eval:
         n_evals: Number of episodes.
         deterministic: Whether to take greedy actions, rather than to draw them from the policy.
         checkpoint: The checkpoint: best, last, or the number of an update.
-        seed: Seed of the episodes; by default that of the run and one.
+        seed: Seed of the episodes; by default the run's plus one.
         film: File of a film (.gif or .mp4) of an episode; none by default.
     """
 
@@ -141,7 +141,7 @@ class Replay:
 
     Attributes:
         folder: Folder of the run.
-        first: Update after which to begin; by default that of the last checkpoint.
+        first: Update after which to begin; by default the last checkpoint's.
         updates: Number of updates to repeat.
         film: File of a film (.gif or .mp4) of an episode after its last update; none by default.
     """

@@ -194,9 +194,9 @@ def _return_range(dataset: Dataset | Mapping[str, PyTree]) -> tuple[float, float
         dataset = dataset.single_steps
     if "discounts" in dataset:
         raise ValueError(
-            "normalise_rewards needs the rewards of single steps, but those of a dataset with "
-            "'discounts' are sums over several. Give the dataset that n_step returns, not a copy of "
-            "its arrays: it knows them."
+            "normalise_rewards needs the rewards of single steps, but in a dataset with "
+            "'discounts' they are sums over several. Give the dataset that n_step returns, "
+            "not a copy of its arrays: it knows them."
         )
     rows.check_columns("normalise_rewards", ("rewards", "ends"), dataset, "the dataset has")
     check_values({"rewards": dataset["rewards"]})
@@ -219,6 +219,6 @@ def _check_rows(
         row = np.atleast_1d(values[wrong[0]])
         value = row[~is_right(row)][0]
         raise ValueError(
-            f"{name!r} {message.format(value=value)} in {len(wrong)} of {len(values)} rows, the first "
-            f"of which is row {wrong[0]}: leave these rows out, with get_subset, or mend them."
+            f"{name!r} {message.format(value=value)} in {len(wrong)} of {len(values)} rows, first "
+            f"in row {wrong[0]}: leave these rows out, with get_subset, or mend them."
         )

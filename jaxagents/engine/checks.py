@@ -105,14 +105,15 @@ def check_metrics(metrics: object, n_episodes: int, agent: str) -> None:
     check_not_taken(f"{what} gives", added, NAMES_OF_METRICS, "which names another metric")
     if "returns" not in metrics:
         raise ValueError(
-            f"{what} must give 'returns', by which the best checkpoint is found, but gives "
-            f"{sorted(metrics)}: add entries to those of super()._eval_metrics(...)."
+            f"{what} must give 'returns', since they decide the best checkpoint, but gives "
+            f"{sorted(metrics)}: add entries to the dict of super()._eval_metrics(...)."
         )
     shape = jnp.shape(metrics["returns"])
     if shape[:1] != (n_episodes,):
         raise ValueError(
-            f"{what} must give 'returns' of each of the {n_episodes} episodes, got shape {shape}: leave "
-            "those of super()._eval_metrics(...) as they are, and give others under a name of their own."
+            f"{what} must give 'returns' of each of the {n_episodes} episodes, got shape {shape}: "
+            "leave the entries of super()._eval_metrics(...) as they are, and give others under a name of "
+            "their own."
         )
 
 

@@ -30,7 +30,7 @@ class OnHost(Generic[RunnerT]):
     """An agent's programs around environments that are stepped on the host; it learns on one device.
 
     A runner says which episodes are being played in its environments. If others are, such as after a
-    restart, those of the runner are first played again.
+    restart, the runner's are first played again.
     """
 
     shared_by_processes = False

@@ -72,7 +72,7 @@ class HostCollection(NamedTuple):
 
 
 class Rows:
-    """Collects steps, of which each environment may take some earlier than others.
+    """Collects steps, which some environments may take earlier than others.
 
     Environments that start episodes by themselves take a step to do so, which is no part of a rollout.
     It is complete once the last of them has taken its steps; what others do meanwhile is left out.
@@ -95,7 +95,7 @@ class Rows:
         counts: Bool[np.ndarray, "environments"],
         begins: Bool[np.ndarray, "environments"],
     ) -> None:
-        """Adds a step of the environments in which it counts, in some of which an episode begins."""
+        """Adds a step of the environments in which it counts; `begins` says where an episode begins."""
         self.begins |= counts & (self._taken == 0) & begins
         step = jax.tree.map(np.asarray, step)
         if self._rollout is None:

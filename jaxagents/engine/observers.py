@@ -272,7 +272,7 @@ class Watch(Observer):
         if not (processes.in_any(is_nonfinite) if self._together else is_nonfinite):
             return
         if found or not told:
-            names = ", ".join(found) or "those of another process"
+            names = ", ".join(found) or "arrays of another process"
             told.append(f"{self._when(before, bool(told))}: {names}")
         text = f"Numbers that are not finite, {'; '.join(told)}."
         if self._stops:

@@ -125,8 +125,8 @@ class FromMemory(nn.Module):
         if jax.tree.structure(carry) != jax.tree.structure(initial):
             expected = jax.tree.map(jnp.shape, initial)
             raise ValueError(
-                f"This network needs a memory of shape {expected}: at first that of "
-                f"agent.initial_carry(learner), then what agent.act returns, got {carry!r}."
+                f"This network needs a memory of shape {expected}: at first "
+                f"agent.initial_carry(learner), then the one agent.act returns, got {carry!r}."
             )
 
         def take(network: nn.Module, *inputs: PyTree) -> tuple[PyTree, PyTree]:

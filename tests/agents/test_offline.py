@@ -411,7 +411,7 @@ def spread(low, high):
     return box_data(actions=np.linspace(low, high, 64, dtype=np.float32).reshape(32, 2))
 
 
-SHAPE = r"dataset's observations have shape {}, but those of the environment have \(2,\)"
+SHAPE = r"dataset's observations have shape {}, but the environment's have \(2,\)"
 INTEGERS = "Discrete actions must be integers, got type"
 DISCRETE = r"actions lie in {}, which is not inside of MatchSign's action_space Discrete"
 BOX = (
@@ -444,14 +444,14 @@ BOX = (
             MatchSign(),
             discrete_data(actions=np.zeros((32, 1), int)),
             ValueError,
-            r"actions have shape \(1,\), but those of MatchSign have",
+            r"actions have shape \(1,\), but MatchSign's have",
         ),
         (
             BC,
             Target(),
             box_data(actions=np.zeros((32, 3), np.float32)),
             ValueError,
-            r"actions have shape \(3,\), but those of Target have",
+            r"actions have shape \(3,\), but Target's have",
         ),
         (BC, MatchSign(), discrete_data(0), ValueError, "no rows"),
         (

@@ -142,7 +142,7 @@ def test_a_stack_of_runners_is_not_one_training():
     for act in (lambda: agent.collect_training(*stacked), lambda: agent.train(runner=stacked[0])):
         with pytest.raises(ValueError, match="stack of 3 trainings"):
             act()
-    with pytest.raises(ValueError, match=r"must be those of one training, .* got one of \(3, 4\)"):
+    with pytest.raises(ValueError, match=r"must come from one training, .* got one of \(3, 4\)"):
         agent.collect_training(runner, stacked[1])
     agent.collect_training(runner, metrics)
     assert agent.agent_trained
