@@ -34,8 +34,8 @@ class MAPPO(ReadyMadePolicy[AgentConfig, HyperParameters], IPPOBase):
     """MAPPO, complete for actors with discrete or box actions, or several of them.
 
     Actors are the same as in [`IPPO`][jaxagents.ippo.IPPO]. The critic gives the values of all
-    actors. Its input is `env.critic_state(state)`, or the entry `"critic_state"` of observations, or else
-    the observations of all actors.
+    actors. Its input is `env.critic_state(state)`, or the entry `"critic_state"` of observations, or
+    else the observations of all actors.
     """
 
     _shows_critic_state = True
