@@ -112,8 +112,8 @@ def check_metrics(metrics: object, n_episodes: int, agent: str) -> None:
     if shape[:1] != (n_episodes,):
         raise ValueError(
             f"{what} must give 'returns' of each of the {n_episodes} episodes, got shape "
-            f"{shape}: leave the entries of super()._eval_metrics(...) as they are, and give others under "
-            "a name of their own."
+            f"{shape}: leave the entries of super()._eval_metrics(...) as they are, and give others "
+            "under a name of their own."
         )
 
 
