@@ -81,20 +81,6 @@ def test_actors_of_several_may_each_have_one():
     jax.eval_shape(program.advance, runner, 1)
 
 
-def test_checkpoints_files_and_normalisation_keep_them(tmp_path):
-    hyperparams = CASES["PPO"].hyperparams()
-    whole, _ = make("PPO").train(KEY, hyperparams, n_steps=4)
-    agent = make("PPO", checkpoint_dir=tmp_path / "run")
-    agent.train(KEY, hyperparams, n_steps=2)
-    again = make("PPO", checkpoint_dir=tmp_path / "run", restore_agent=True)
-    runner, _ = again.restore("last")
-    resumed, _ = again.train(None, hyperparams, runner, n_steps=2)
-    trees.assert_equal(whole, resumed)
-    again.export_policy(tmp_path / "policy")
-    obs = np.float32([0.3, 0.0])
-    np.testing.assert_array_equal(load_policy(tmp_path / "policy")(obs), again.policy(obs))
-
-
 @pytest.mark.parametrize("config", [AgentConfig, SACConfig])
 @pytest.mark.parametrize("given", [Net, Net(2, 2, rngs=nnx.Rngs(0))], ids=["class", "module"])
 def test_modules_without_the_bridge_are_refused_with_what_to_write(config, given):
