@@ -180,11 +180,11 @@ def test_errors_of_orbax_itself_end_no_training_either(tmp_path):
             record=True
         ) as said:
             agent, runner = train(disk, begins_at=3)
-        print(runner.update_step, saved_steps(disk.folder), list(disk.folder.glob("*/*tmp*")))
+        print(runner.update_step, saved_steps(disk.folder))
         print(*(warning.message for warning in said))
     """
     steps, said = run_script(script).splitlines()
-    assert steps == "8 [0, 1, 2, 3] []"
+    assert steps == "8 [0, 1, 2, 3]"  # a late task of orbax may leave a temporary folder behind
     assert "could not be written to" in said
     assert said.count("The end of the training could not be saved") == 1
 
