@@ -47,7 +47,7 @@ class OnHost(Generic[RunnerT]):
         self.player = HostPlayer(agent)
 
     def compile(self, rng: RandomKey, hyperparams: PyTree) -> None:
-        """Traces an update, whose mistakes in hooks are so refused before anything compiles."""
+        """Traces an update, so that mistakes in hooks are refused before anything compiles."""
         jitted, zero = self._jitted, np.int32(0)
         runner: Any = jitted.start.trace(rng, in_float32(hyperparams)).out_info
         learning, flags = _without_players(runner), np.zeros(self._n_envs, bool)
@@ -119,9 +119,10 @@ class OnHost(Generic[RunnerT]):
         return playing.runner().replace(info=numbers), nonfinite
 
     def _update(self, playing: "_Playing") -> None:
-        """Makes an update of what learns from its rollout, or stores it for later updates.
+        """Makes an update.
 
-        The latter learns from what it stored before while the environments take the last step.
+        An agent that stores rollouts learns from the earlier ones, while the environments take the last
+        step of this one. Any other agent learns from this rollout, once it is complete.
         """
         jitted, collection, playing.report = self._jitted, self._collection, Report({})
         learn = functools.partial(playing.learn, jitted.learn)
