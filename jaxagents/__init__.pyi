@@ -9,7 +9,7 @@ from .awac import AWAC, AWACLearner
 from .bc import BC, BCLearner, DiscreteBCLearner
 from .c51 import C51, C51Learner
 from .compilation_cache import cache_programs
-from .core.schedules import (
+from .core.hyperparameters import (
     CosineSchedule,
     ExponentialSchedule,
     FunctionSchedule,

@@ -6,9 +6,9 @@ actor's advantages and ratios are its own. `IPPO` is complete; `IPPOBase` leaves
 subclass.
 """
 
+from jaxagents.agents.collect import Transition
 from jaxagents.agents.ready_made import ReadyMadePolicy
 from jaxagents.agents.runners import Runner
-from jaxagents.agents.transitions import Transition
 from jaxagents.core.metrics import MetricStats
 from jaxagents.learners.optimizer import OptimizerParams
 from jaxagents.ppo import AgentConfig, HyperParameters, PPOBase, TrainState

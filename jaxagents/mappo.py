@@ -8,9 +8,9 @@ import functools
 
 from flax import linen as nn
 
+from jaxagents.agents.collect import Transition
 from jaxagents.agents.ready_made import ReadyMadePolicy, default_network
 from jaxagents.agents.runners import Runner
-from jaxagents.agents.transitions import Transition
 from jaxagents.core.metrics import MetricStats
 from jaxagents.core.observed import critic_state, is_observed_beside
 from jaxagents.ippo import IPPOBase

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 from jaxtyping import Array, Float, PyTree
 
 from jaxagents import ops
+from jaxagents.agents.collect import AdvantageInput, ReturnInput, Transition, playing
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.agents.ready_made import ReadyMadePolicy
 from jaxagents.agents.runners import Runner
-from jaxagents.agents.transitions import AdvantageInput, ReturnInput, Transition, playing
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.metrics import MetricStats
 from jaxagents.core.names import former_names
-from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import OptimizerParams
-from jaxagents.learners.train_state import TrainState
+from jaxagents.learners.train_state import Info, TrainState
 
 __all__ = [
     "PPO",

@@ -10,7 +10,7 @@ from probes import MatchSign
 from registry import ON_POLICY
 
 from jaxagents import RND, rnd
-from jaxagents.agents.transitions import NOT_YET, Transition
+from jaxagents.agents.collect import NOT_YET, Transition
 from jaxagents.networks import CategoricalActor, WithMemory
 from jaxagents.sharding import make_mesh
 

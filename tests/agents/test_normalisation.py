@@ -16,7 +16,7 @@ from registry import AGENTS
 
 from jaxagents import A2C, load_policy
 from jaxagents.a2c import AgentConfig
-from jaxagents.agents.fits import fits_of
+from jaxagents.agents.actor_and_critic import fits_of
 from jaxagents.agents.off_policy import gradient_step
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import CategoricalActor, DiscreteCritic, Normalised
@@ -119,7 +119,7 @@ def test_the_first_ratio_of_an_update_is_1():
         )
         actor, _ = fits_of(agent, later.replace(actor_training=given), traj)
         elements = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), actor.inputs)
-        _, info = actor.loss_fn(given, *actor.prepare(*elements))
+        _, info = actor.loss_fn(given, *actor.prepare(True, *elements))
         return info["kl"].mean()
 
     runner = agent.advance(agent.start(KEY, CASES["IPPO"].hyperparams()), 2)

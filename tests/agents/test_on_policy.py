@@ -76,7 +76,7 @@ def test_actions_are_of_noise_drawn_ahead_or_of_keys_where_it_would_be_much(
     runner = started(agent)
     _, traj, _ = jax.jit(agent._collect)(runner)
     actor, shape = runner.actor_training, (CONFIG.rollout_length, CONFIG.batch_size)
-    of_rollout = collect.keys_of_update(CONFIG, runner.rng).rollout
+    of_rollout = collect.keys_of_update(CONFIG, runner.rng)[1]
     key = jax.random.split(of_rollout, 1 + 2 * math.prod(shape))[0]
 
     def expected(drawn, obs):

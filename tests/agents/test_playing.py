@@ -12,8 +12,8 @@ from probes import Probe
 from registry import AGENTS
 
 from jaxagents import IPPO, PPO, check_env, ops
-from jaxagents.agents.fits import fits_of
-from jaxagents.agents.transitions import playing
+from jaxagents.agents.actor_and_critic import fits_of
+from jaxagents.agents.collect import playing
 from jaxagents.learners.fit import gradients
 from jaxagents.networks import CategoricalActor, PerActor, StateCritic
 from jaxagents.ppo import AgentConfig
@@ -82,7 +82,7 @@ def first_rollout():
     def collected(key):
         runner, traj, _ = agent._collect(agent.program.start(key, CASE.hyperparams()))
         runner, traj = agent._with_targets(*agent._with_rewards(runner, traj))
-        samples = [fit.prepare(*flat(fit.inputs)) for fit in fits_of(agent, runner, traj)]
+        samples = [fit.prepare(True, *flat(fit.inputs)) for fit in fits_of(agent, runner, traj)]
         return runner, traj, samples
 
     return jax.jit(collected)(KEY)

@@ -9,7 +9,7 @@ from flax import linen as nn
 from probes import Allowed, Recall
 
 from jaxagents import IPPO, MAPPO, PPO, PPOBase, load_policy
-from jaxagents.agents.transitions import Transition, elements
+from jaxagents.agents.collect import Transition, by_environment
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import CategoricalActor, StateCritic, WithMemory
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
@@ -173,7 +173,7 @@ def test_values_pass_through_the_memory_and_over_ends_of_episodes():
     @jax.jit
     def values(judged):
         inputs = agent._critic_loss_input(runner, judged)
-        sequences = jax.tree.map(lambda x: x[0], elements(inputs))
+        sequences = jax.tree.map(lambda x: x[0], by_environment(inputs))
         return agent._values(training, sequences[0])
 
     trees.assert_close(values(judged), judged.value.T.reshape(-1))

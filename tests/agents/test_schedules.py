@@ -9,7 +9,7 @@ from registry import AGENTS
 from trees import assert_equal
 
 from jaxagents import DQNLearner, LinearSchedule, PiecewiseSchedule, dqn, ppo
-from jaxagents.core.schedules import has_schedules
+from jaxagents.core.hyperparameters import has_schedules
 from jaxagents.learners.optimizer import OptimizerParams
 
 CASES = {case.name: case for case in AGENTS}

@@ -10,7 +10,6 @@ from flax import linen as nn
 from probes import Allowed, MatchSign, Recall
 
 from jaxagents import IPPO, MAPPO, PPO
-from jaxagents.agents.actor_and_critic import whole_critic
 from jaxagents.networks import (
     CategoricalActor,
     Normalised,
@@ -53,7 +52,7 @@ def test_a_step_goes_down_the_sum_of_both_losses():
         def total(actor_params, critic_params):
             actor = collected.actor_training.replace(params=actor_params)
             critic = collected.critic_training.replace(params=critic_params)
-            networks = actor, whole_critic(agent.config, actor, critic)
+            networks = actor, agent._whole_critic(actor, critic)
             parts = zip(losses, networks, inputs, strict=True)
             return sum(loss(network, *of_loss, given) for loss, network, of_loss in parts)
 

@@ -10,7 +10,7 @@ from probes import BestAction
 from registry import AGENTS
 
 from jaxagents import IPPO, ops
-from jaxagents.agents.fits import fits_of
+from jaxagents.agents.actor_and_critic import fits_of
 from jaxagents.agents.targets import observe_targets
 
 KEY = jax.random.key(0)

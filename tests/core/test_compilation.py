@@ -16,8 +16,7 @@ from registry import AGENTS
 
 from jaxagents import SAC, sac
 from jaxagents.core import compilation
-from jaxagents.core.compilation import compile_meanwhile, jit_by_structure, quick_jit
-from jaxagents.core.shared_programs import Programs
+from jaxagents.core.compilation import Programs, compile_meanwhile, jit_by_structure, quick_jit
 from jaxagents.engine.executors import OnDevice
 
 KEY = jax.random.key(0)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from jaxagents.core.shared_programs import fingerprint
+from jaxagents.core.compilation import fingerprint
 from jaxagents.networks import CategoricalActor
 
 

@@ -152,7 +152,7 @@ def test_sets_differ_by_the_kinds_of_their_schedules():
 def test_one_training_takes_single_numbers():
     several = LinearSchedule(np.ones(3), 0.5, 10)
     with pytest.raises(ValueError, match=r"gamma\.initial is an array of shape \(3,\)"):
-        ppo.HyperParameters(gamma=several).check_single()
+        ppo.HyperParameters(gamma=several).check_ranges(single=True)
 
 
 def test_programs_tell_schedules_of_the_same_numbers_apart():

@@ -215,7 +215,7 @@ def test_members_on_several_devices_are_those_on_cores(name):
     keys = jax.random.split(KEY, 3)
     sets = jax.tree.map(lambda x: np.full(3, x, np.float32), hyperparams)
     fresh = devices.gather(devices.start(keys, sets))
-    placed = devices.place(fresh, lambda runner: runner)
+    placed = devices.place(fresh)
     runners, _ = devices.advance(placed, np.int32(agent.config.n_steps))
     metrics = jax.device_get(devices.evaluate(runners))
     cores = agent.sweep(keys, hyperparams, progress=False)

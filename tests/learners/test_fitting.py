@@ -10,7 +10,7 @@ import trees
 from flax import linen as nn
 
 from jaxagents.learners import fit as fitting
-from jaxagents.learners.fit import Fit, MinibatchShapes, fit
+from jaxagents.learners.fit import Example, Fit, fit
 from jaxagents.learners.train_state import TrainState
 
 KEY = jax.random.key(0)
@@ -70,7 +70,7 @@ def test_every_epoch_mixes_all_samples_anew():
     assert len({tuple(epoch) for epoch in epochs}) == 3
 
 
-def standardised(obs, targets):
+def standardised(of_samples, obs, targets):
     return obs, targets - targets.mean()
 
 
@@ -121,5 +121,5 @@ def test_parts_are_equal_and_not_much_smaller_than_they_may_be(
 ):
     """Of 7 samples, only parts of one would be equal."""
     monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", largest)
-    minibatch = MinibatchShapes((OBS[:1].repeat(size, 0),), jnp.zeros(size), {})
-    assert fitting._n_parts([network(1, 1)._replace(example=minibatch)], 1) == expected
+    minibatch = Example((OBS[:1].repeat(size, 0),), jnp.zeros(size), {})
+    assert fitting._n_parts([minibatch], 1) == expected

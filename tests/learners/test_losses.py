@@ -11,7 +11,7 @@ import trees
 
 from jaxagents import PPO, ops
 from jaxagents.learners import fit as fitting
-from jaxagents.learners.losses import losses_and_info
+from jaxagents.learners.train_state import losses_and_info
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 KEY = jax.random.key(0)
