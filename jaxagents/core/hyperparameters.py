@@ -5,7 +5,8 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import jax
 import jax.numpy as jnp
@@ -145,7 +146,7 @@ class Hyperparameters(struct.PyTreeNode):
     a [`Schedule`][jaxagents.Schedule], or a function of the update step.
     """
 
-    env_params: ClassVar[Mapping[str, Traced]] = {}
+    env_params = MappingProxyType({})
     """Parameters of the environment by name. Those of agents that play have a field of this name."""
 
     def __new__(cls, *args: Any, **kwargs: Any):
