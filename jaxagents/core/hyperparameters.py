@@ -37,6 +37,7 @@ def check_arguments(cls: type, arguments: Iterable[str]) -> None:
     Raises:
         TypeError: There is one.
     """
+    known = []
     for field in dataclasses.fields(cls):
         default, value = field.default, getattr(cls, field.name, None)
         if value is not default is not dataclasses.MISSING and repr(value) != repr(default):
@@ -45,7 +46,8 @@ def check_arguments(cls: type, arguments: Iterable[str]) -> None:
                 f"{default!r}: give it its type, as in '{field.name}: int = ...'. The class of a "
                 "configuration also needs @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)."
             )
-    check_known_fields(cls, arguments, field_names(cls))
+        known += [field.name] * field.init
+    check_known_fields(cls, arguments, known)
 
 
 def field_names(dataclass: Any) -> list[str]:
