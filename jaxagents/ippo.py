@@ -6,24 +6,15 @@ actor's advantages and ratios are its own. `IPPO` is complete; `IPPOBase` leaves
 subclass.
 """
 
-from jaxagents.agents.collect import Transition
+from jaxagents.agents.collect import Transition as Transition
 from jaxagents.agents.ready_made import ReadyMadePolicy
-from jaxagents.agents.runners import Runner
-from jaxagents.core.metrics import MetricStats
-from jaxagents.learners.optimizer import OptimizerParams
-from jaxagents.ppo import AgentConfig, HyperParameters, PPOBase, TrainState
-
-__all__ = [
-    "IPPO",
-    "AgentConfig",
-    "HyperParameters",
-    "IPPOBase",
-    "MetricStats",
-    "OptimizerParams",
-    "Runner",
-    "TrainState",
-    "Transition",
-]
+from jaxagents.agents.runners import Runner as Runner
+from jaxagents.core.metrics import MetricStats as MetricStats
+from jaxagents.learners.optimizer import OptimizerParams as OptimizerParams
+from jaxagents.ppo import AgentConfig as AgentConfig
+from jaxagents.ppo import HyperParameters as HyperParameters
+from jaxagents.ppo import PPOBase
+from jaxagents.ppo import TrainState as TrainState
 
 
 class IPPOBase(PPOBase):

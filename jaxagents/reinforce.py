@@ -9,27 +9,16 @@ from typing import ClassVar
 from jaxtyping import Array, Float, PyTree
 
 from jaxagents import ops
-from jaxagents.agents.collect import Transition
+from jaxagents.agents.collect import Transition as Transition
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.agents.ready_made import ReadyMadePolicy
-from jaxagents.agents.runners import Runner
+from jaxagents.agents.runners import Runner as Runner
 from jaxagents.core.hyperparameters import Traced, hyperparameter
-from jaxagents.core.metrics import MetricStats
-from jaxagents.learners.optimizer import OptimizerParams
-from jaxagents.learners.train_state import Info, TrainState
-
-__all__ = [
-    "REINFORCE",
-    "AgentConfig",
-    "HyperParameters",
-    "MetricStats",
-    "OptimizerParams",
-    "REINFORCEBase",
-    "Runner",
-    "TrainState",
-    "Transition",
-]
+from jaxagents.core.metrics import MetricStats as MetricStats
+from jaxagents.learners.optimizer import OptimizerParams as OptimizerParams
+from jaxagents.learners.train_state import Info
+from jaxagents.learners.train_state import TrainState as TrainState
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
