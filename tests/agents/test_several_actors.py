@@ -1,4 +1,4 @@
-"""What several actors share: parameters, and a critic that sees more than they do."""
+"""Several actors: the parameters that they share, and a critic that sees more than they do."""
 
 import jax
 import jax.numpy as jnp
