@@ -44,12 +44,9 @@ def test_draws_classic_control(name, field, values, shape):
     assert left.shape == right.shape == shape
     assert left.dtype == np.uint8
     assert centre_of(left, POLE)[1] < centre_of(right, POLE)[1]
-
-
-def test_upright_is_up():
-    env, state = made("Pendulum-v1")
-    up, down = (env.render(state.replace(theta=np.float32(x))) for x in (0, np.pi))
-    assert centre_of(up, POLE)[0] < 128 < centre_of(down, POLE)[0]
+    if name == "Pendulum-v1":
+        up, down = (env.render(state.replace(theta=np.float32(x))) for x in (0, np.pi))
+        assert centre_of(up, POLE)[0] < 128 < centre_of(down, POLE)[0]
 
 
 def test_draws_games_of_minatar():
