@@ -89,13 +89,6 @@ def test_frames_are_those_of_the_episode_alone():
     np.testing.assert_array_equal(steps.next_obs[2, ::2], [1, 2, 3])
 
 
-def test_frames_start_anew_where_a_time_limit_cuts():
-    shown, steps = shown_in(FrameStack(Counting(), 2), [0] * 3, max_steps=2)
-    assert steps.truncated[1]
-    np.testing.assert_array_equal(steps.next_obs[1, ::2], [1, 2])
-    np.testing.assert_array_equal(shown[2, ::2], [0, 0])
-
-
 def test_frames_of_any_structure():
     shown, _ = shown_in(FrameStack(Pictures(), 2), [0])
     assert shown["picture"].shape == (2, 4, 4, 4)

@@ -72,15 +72,6 @@ def test_any_batch_axes_or_none():
         assert empty.shape[:2] == (3, 0)
 
 
-def test_a_misspelt_name_is_answered_with_near_ones():
-    with pytest.raises(ValueError, match=r"no encoder 'resnet18'. Did you mean 'resnet-18'"):
-        make_encoder("resnet18")
-    with pytest.raises(ValueError, match="There are: atari, impala,"):
-        make_encoder("?")
-    with pytest.raises(TypeError, match="depth"):
-        make_encoder("impala", depth=3)
-
-
 FULL, SMALL = (224, 224, 3), (64, 64, 3)
 SIZES = [
     ("atari", (84, 84, 4), 7 * 7 * 64, 77_984),
