@@ -325,7 +325,7 @@ def test_reads_the_folder_of_a_sweep(tmp_path):
             ValueError,
             "evaluation points at the same steps",
         ),
-        ([metrics_of(), metrics_of(actors=(2,))], ValueError, "got 'returns' of 1 and of 2:"),
+        ([metrics_of(), metrics_of(actors=(2,))], ValueError, "all the input arrays must have"),
         (
             metrics_of(n_points=0),
             ValueError,

@@ -210,15 +210,14 @@ def test_doubts_that_no_key_matters_and_a_time_limit_that_terminates():
     )
 
 
-def test_doubts_dtypes_bounds_kinds_and_masks_that_are_called_something_else():
+def test_doubts_dtypes_bounds_and_kinds_that_there_are_not():
     class Wide(Walk):
         observation_space = spaces.Dict(
             {"at": Box(-100.0, 100.0, (1,), jnp.float16), "kind": Discrete(2)}
         )
 
         def seen(self, position):
-            flags = jnp.ones(2, bool)
-            return {"at": position[None], "kind": jnp.full((), 2), "legal_actions": flags}
+            return {"at": position[None], "kind": jnp.full((), 2)}
 
         def step(self, *args):
             step = super().step(*args)
@@ -228,7 +227,6 @@ def test_doubts_dtypes_bounds_kinds_and_masks_that_are_called_something_else():
         Wide(),
         "has dtype float16, but reset returns dtype float32",
         "Wide.step: terminated has dtype int32, and all but 0 counts as true",
-        "the entry 'legal_actions' of observations has a flag for each of the 2 act",
         "Wide gives observations outside of the bounds of its observation_space",
     )
 
