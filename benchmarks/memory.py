@@ -1,9 +1,10 @@
-"""Trains PPO, DDQN or PQN with and without a memory, where what is seen now is not enough.
+"""Trains PPO, DDQN, PQN, SAC or TD3 with and without a memory, where what is seen now is not enough.
 
 In MemoryChain the first observation says what to do in the last step, and in MiniGrid's Memory what
 lies in the first room says which way to go at the end of a hallway. In the other tasks velocities are
 hidden. The agents have default networks, which differ in nothing but their memory. In MiniGrid actor and
-critic share theirs, as a trunk.
+critic share theirs, as a trunk. DDQN and PQN take discrete actions alone, SAC and TD3 the one task of
+continuous actions, in which they take a tenth of the steps.
 
 MiniGrid needs xminigrid: `pip install ".[xminigrid]"`.
 """
@@ -22,7 +23,7 @@ import numpy as np
 from flax import linen as nn
 
 import jaxagents
-from jaxagents import DDQN, PPO, PQN, LinearSchedule, dqn, pqn
+from jaxagents import DDQN, PPO, PQN, SAC, TD3, LinearSchedule, dqn, pqn, sac, td3
 from jaxagents.agents.agent import Agent
 from jaxagents.agents.config import Memory
 from jaxagents.envs import Environment, Step, as_environment
@@ -224,7 +225,40 @@ def train_pqn(task: Task, memory: Memory | None, args: argparse.Namespace) -> np
     return mean_returns(PQN(task.make(), None, config), hyperparams, args)
 
 
-AGENTS = {"PPO": train_ppo, "DDQN": train_ddqn, "PQN": train_pqn}
+def train_actor_critic(
+    kind: Any, module: Any, task: Task, memory: Memory | None, args: argparse.Namespace
+) -> np.ndarray:
+    """Mean returns of SAC or TD3 after a tenth of the steps of environments, of each seed."""
+    n_steps = n_updates_of(task, args) * BATCH_SIZE * task.rollout_length // 10
+    n_updates = -(-n_steps // (16 * 4))
+    config = module.AgentConfig(
+        n_steps=n_updates,
+        eval_frequency=n_updates,
+        n_evals=N_EVALS,
+        batch_size=16,
+        rollout_length=4,
+        gradient_steps=8,
+        buffer_size=65_536,
+        learning_starts=2_048,
+        minibatch_size=512,
+        features=(64, 64),
+        memory=memory,
+        sequence_length=32,
+        burn_in=8,
+    )
+    hyperparams = module.HyperParameters(
+        gamma=task.gamma, tau=0.01, actor_learning_rate=1e-3, critic_learning_rate=1e-3
+    )
+    return mean_returns(kind(task.make(), None, config), hyperparams, args)
+
+
+AGENTS = {
+    "PPO": train_ppo,
+    "DDQN": train_ddqn,
+    "PQN": train_pqn,
+    "SAC": functools.partial(train_actor_critic, SAC, sac),
+    "TD3": functools.partial(train_actor_critic, TD3, td3),
+}
 
 
 def n_updates_of(task: Task, args: argparse.Namespace) -> int:

@@ -1,104 +1,64 @@
 """The names of the package, each of which is imported once it is used."""
 
-from .a2c import A2C, A2CBase
-from .agents.agent import Agent
-from .agents.off_policy import OffPolicyBase
-from .agents.offline import OfflineBase
-from .agents.on_policy import OnPolicyBase
-from .awac import AWAC, AWACLearner
-from .bc import BC, BCLearner, DiscreteBCLearner
-from .c51 import C51, C51Learner
-from .compilation_cache import cache_programs
-from .core.schedules import (
-    CosineSchedule,
-    ExponentialSchedule,
-    FunctionSchedule,
-    LinearSchedule,
-    PiecewiseSchedule,
-    Schedule,
-)
-from .cql import CQL, CQLLearner, DiscreteCQLLearner
-from .dqn import DDQN, DQN, DDQNLearner, DQNBase, DQNLearner
-from .envs.adapters.making import make
-from .envs.checking import check_env
-from .envs.environment import Environment
-from .exporting import ExportedPolicy, load_policy
-from .ippo import IPPO, IPPOBase
-from .iql import IQL, IQLLearner
-from .learners.learner import Learner
-from .learners.train_state import TrainState, nonpytree_field, target_update
-from .mappo import MAPPO
-from .ppo import PPO, PPOBase
-from .pqn import PQN, PQNLearner
-from .qrdqn import QRDQN, QRDQNLearner
-from .reinforce import REINFORCE, REINFORCEBase
-from .rnd import RND, RNDBase
-from .sac import SAC, DiscreteSACLearner, SACLearner
-from .td3 import TD3, TD3Learner
-from .td3bc import TD3BC, TD3BCLearner
-from .verification import verify
+from .a2c import A2C as A2C
+from .a2c import A2CBase as A2CBase
+from .agents.agent import Agent as Agent
+from .agents.off_policy import OffPolicyBase as OffPolicyBase
+from .agents.offline import OfflineBase as OfflineBase
+from .agents.on_policy import OnPolicyBase as OnPolicyBase
+from .awac import AWAC as AWAC
+from .awac import AWACLearner as AWACLearner
+from .bc import BC as BC
+from .bc import BCLearner as BCLearner
+from .bc import DiscreteBCLearner as DiscreteBCLearner
+from .c51 import C51 as C51
+from .c51 import C51Learner as C51Learner
+from .checkpoints.records import verify as verify
+from .compilation_cache import cache_programs as cache_programs
+from .core.schedules import CosineSchedule as CosineSchedule
+from .core.schedules import ExponentialSchedule as ExponentialSchedule
+from .core.schedules import FunctionSchedule as FunctionSchedule
+from .core.schedules import LinearSchedule as LinearSchedule
+from .core.schedules import PiecewiseSchedule as PiecewiseSchedule
+from .core.schedules import Schedule as Schedule
+from .cql import CQL as CQL
+from .cql import CQLLearner as CQLLearner
+from .cql import DiscreteCQLLearner as DiscreteCQLLearner
+from .dqn import DDQN as DDQN
+from .dqn import DQN as DQN
+from .dqn import DDQNLearner as DDQNLearner
+from .dqn import DQNBase as DQNBase
+from .dqn import DQNLearner as DQNLearner
+from .envs.adapters.making import make as make
+from .envs.checking import check_env as check_env
+from .envs.environment import Environment as Environment
+from .exporting import ExportedPolicy as ExportedPolicy
+from .exporting import load_policy as load_policy
+from .ippo import IPPO as IPPO
+from .ippo import IPPOBase as IPPOBase
+from .iql import IQL as IQL
+from .iql import IQLLearner as IQLLearner
+from .learners.learner import Learner as Learner
+from .learners.train_state import TrainState as TrainState
+from .learners.train_state import nonpytree_field as nonpytree_field
+from .learners.train_state import target_update as target_update
+from .mappo import MAPPO as MAPPO
+from .ppo import PPO as PPO
+from .ppo import PPOBase as PPOBase
+from .pqn import PQN as PQN
+from .pqn import PQNLearner as PQNLearner
+from .qrdqn import QRDQN as QRDQN
+from .qrdqn import QRDQNLearner as QRDQNLearner
+from .reinforce import REINFORCE as REINFORCE
+from .reinforce import REINFORCEBase as REINFORCEBase
+from .rnd import RND as RND
+from .rnd import RNDBase as RNDBase
+from .sac import SAC as SAC
+from .sac import DiscreteSACLearner as DiscreteSACLearner
+from .sac import SACLearner as SACLearner
+from .td3 import TD3 as TD3
+from .td3 import TD3Learner as TD3Learner
+from .td3bc import TD3BC as TD3BC
+from .td3bc import TD3BCLearner as TD3BCLearner
 
 __version__: str
-
-__all__ = [
-    "A2C",
-    "AWAC",
-    "BC",
-    "C51",
-    "CQL",
-    "DDQN",
-    "DQN",
-    "IPPO",
-    "IQL",
-    "MAPPO",
-    "PPO",
-    "PQN",
-    "QRDQN",
-    "REINFORCE",
-    "RND",
-    "SAC",
-    "TD3",
-    "TD3BC",
-    "A2CBase",
-    "AWACLearner",
-    "Agent",
-    "BCLearner",
-    "C51Learner",
-    "CQLLearner",
-    "CosineSchedule",
-    "DDQNLearner",
-    "DQNBase",
-    "DQNLearner",
-    "DiscreteBCLearner",
-    "DiscreteCQLLearner",
-    "DiscreteSACLearner",
-    "Environment",
-    "ExponentialSchedule",
-    "ExportedPolicy",
-    "FunctionSchedule",
-    "IPPOBase",
-    "IQLLearner",
-    "Learner",
-    "LinearSchedule",
-    "OffPolicyBase",
-    "OfflineBase",
-    "OnPolicyBase",
-    "PPOBase",
-    "PQNLearner",
-    "PiecewiseSchedule",
-    "QRDQNLearner",
-    "REINFORCEBase",
-    "RNDBase",
-    "SACLearner",
-    "Schedule",
-    "TD3BCLearner",
-    "TD3Learner",
-    "TrainState",
-    "cache_programs",
-    "check_env",
-    "load_policy",
-    "make",
-    "nonpytree_field",
-    "target_update",
-    "verify",
-]

@@ -13,10 +13,8 @@ from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.agents.ready_made import ReadyMadePolicy
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.learners.losses import Info
-from jaxagents.learners.optimizer import OptimizerParams
+from jaxagents.learners.optimizer import OptimizerParams as OptimizerParams
 from jaxagents.learners.train_state import TrainState
-
-__all__ = ["A2C", "A2CBase", "AgentConfig", "HyperParameters", "OptimizerParams"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

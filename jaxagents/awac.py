@@ -51,10 +51,6 @@ class HyperParameters(ActorCriticHyperparameters):
     max_weight: Traced = hyperparameter(100.0, 0.0, infinite=True)
 
 
-AWACHyperparameters = HyperParameters
-"""Its former name."""
-
-
 class AWACLearner(ActorCriticLearner[AWACConfig, HyperParameters]):
     """Advantage-weighted actor-critic for continuous actions, from data and on from there online.
 

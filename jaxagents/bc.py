@@ -68,10 +68,6 @@ class HyperParameters(Hyperparameters):
     actor_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
 
-BCHyperparameters = HyperParameters
-"""Its former name."""
-
-
 def gaussian_policy(
     config: ImitationConfig, action_dim: int, fixed_std: float | tuple[float, ...] | None = None
 ) -> Policy:

@@ -153,14 +153,3 @@ class DDQN(DQNBase):
     """Double Q-learning, complete for discrete actions; see [`DQN`][jaxagents.dqn.DQN]."""
 
     _discrete_learner = DDQNLearner
-
-
-__all__ = [
-    "DDQN",
-    "DQN",
-    "AgentConfig",
-    "DDQNLearner",
-    "DQNBase",
-    "DQNLearner",
-    "HyperParameters",
-]

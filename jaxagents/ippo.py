@@ -7,23 +7,14 @@ subclass.
 """
 
 from jaxagents.agents.ready_made import ReadyMadePolicy
-from jaxagents.agents.runners import Runner
-from jaxagents.agents.transitions import Transition
-from jaxagents.core.metrics import MetricStats
-from jaxagents.learners.optimizer import OptimizerParams
-from jaxagents.ppo import AgentConfig, HyperParameters, PPOBase, TrainState
-
-__all__ = [
-    "IPPO",
-    "AgentConfig",
-    "HyperParameters",
-    "IPPOBase",
-    "MetricStats",
-    "OptimizerParams",
-    "Runner",
-    "TrainState",
-    "Transition",
-]
+from jaxagents.agents.runners import Runner as Runner
+from jaxagents.agents.transitions import Transition as Transition
+from jaxagents.core.metrics import MetricStats as MetricStats
+from jaxagents.learners.optimizer import OptimizerParams as OptimizerParams
+from jaxagents.ppo import AgentConfig as AgentConfig
+from jaxagents.ppo import HyperParameters as HyperParameters
+from jaxagents.ppo import PPOBase
+from jaxagents.ppo import TrainState as TrainState
 
 
 class IPPOBase(PPOBase):

@@ -64,10 +64,6 @@ class HyperParameters(ActorCriticHyperparameters):
     value_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
 
-IQLHyperparameters = HyperParameters
-"""Its former name."""
-
-
 class IQLLearner(ActorCriticLearner[IQLConfig, HyperParameters]):
     """Implicit Q-learning for continuous actions, which only ever values actions of the data.
 

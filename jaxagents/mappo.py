@@ -9,25 +9,13 @@ import functools
 from flax import linen as nn
 
 from jaxagents.agents.ready_made import ReadyMadePolicy, default_network
-from jaxagents.agents.runners import Runner
-from jaxagents.agents.transitions import Transition
-from jaxagents.core.metrics import MetricStats
 from jaxagents.core.observed import critic_state, is_observed_beside
 from jaxagents.ippo import IPPOBase
-from jaxagents.learners.optimizer import OptimizerParams
+from jaxagents.learners.optimizer import OptimizerParams as OptimizerParams
 from jaxagents.networks import CriticView, StateCritic
-from jaxagents.ppo import AgentConfig, HyperParameters, TrainState
-
-__all__ = [
-    "MAPPO",
-    "AgentConfig",
-    "HyperParameters",
-    "MetricStats",
-    "OptimizerParams",
-    "Runner",
-    "TrainState",
-    "Transition",
-]
+from jaxagents.ppo import AgentConfig as AgentConfig
+from jaxagents.ppo import HyperParameters as HyperParameters
+from jaxagents.ppo import TrainState as TrainState
 
 
 class MAPPO(ReadyMadePolicy[AgentConfig, HyperParameters], IPPOBase):

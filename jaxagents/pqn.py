@@ -26,16 +26,6 @@ from jaxagents.learners.fit import in_groups
 from jaxagents.learners.learner import Batch, Info
 from jaxagents.learners.q_learning import QConfig, ValueLearner
 
-__all__ = [
-    "PQN",
-    "AgentConfig",
-    "HyperParameters",
-    "PQNConfig",
-    "PQNHyperparameters",
-    "PQNLearner",
-    "clipped_radam",
-]
-
 
 def clipped_radam(learning_rate: optax.ScalarOrSchedule) -> optax.GradientTransformation:
     """Rectified Adam (Liu et al., 2020) of gradients whose norm is at most 10, as in the paper."""
@@ -128,10 +118,6 @@ class HyperParameters(PlayingHyperparameters):
     q_lambda: Traced = hyperparameter(0.65, 0.0, 1.0)
     epsilon: Traced = hyperparameter(0.1, 0.0, 1.0)
     critic_learning_rate: Traced = hyperparameter(2.5e-4, 0.0)
-
-
-PQNHyperparameters = HyperParameters
-"""Its former name."""
 
 
 class PQNLearner(ValueLearner[PQNConfig, HyperParameters]):

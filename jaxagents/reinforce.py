@@ -12,25 +12,13 @@ from jaxagents import ops
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.agents.ready_made import ReadyMadePolicy
-from jaxagents.agents.runners import Runner
-from jaxagents.agents.transitions import Transition
+from jaxagents.agents.runners import Runner as Runner
+from jaxagents.agents.transitions import Transition as Transition
 from jaxagents.core.hyperparameters import Traced, hyperparameter
-from jaxagents.core.metrics import MetricStats
+from jaxagents.core.metrics import MetricStats as MetricStats
 from jaxagents.learners.losses import Info
-from jaxagents.learners.optimizer import OptimizerParams
-from jaxagents.learners.train_state import TrainState
-
-__all__ = [
-    "REINFORCE",
-    "AgentConfig",
-    "HyperParameters",
-    "MetricStats",
-    "OptimizerParams",
-    "REINFORCEBase",
-    "Runner",
-    "TrainState",
-    "Transition",
-]
+from jaxagents.learners.optimizer import OptimizerParams as OptimizerParams
+from jaxagents.learners.train_state import TrainState as TrainState
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

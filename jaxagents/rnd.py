@@ -21,20 +21,11 @@ from jaxagents.agents.transitions import Transition
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.learners.fit import GRADIENT_NORM, LOSS, Fit, fit
 from jaxagents.learners.losses import Info
-from jaxagents.learners.optimizer import OptimizerParams, set_optimizer_params, trained_by
+from jaxagents.learners.optimizer import OptimizerParams as OptimizerParams
+from jaxagents.learners.optimizer import set_optimizer_params, trained_by
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import Dense, Normalised, Torso, remembers
 from jaxagents.ppo import PPOBase
-
-__all__ = [
-    "RND",
-    "AgentConfig",
-    "Embedding",
-    "HyperParameters",
-    "Novelty",
-    "OptimizerParams",
-    "RNDBase",
-]
 
 _MOST_DEVIATIONS = 5.0
 """Standard deviations to which observations of the embeddings are clipped."""

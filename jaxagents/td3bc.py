@@ -31,10 +31,6 @@ class HyperParameters(TD3Hyperparameters):
     value_weight: Traced = hyperparameter(2.5, 0.0)
 
 
-TD3BCHyperparameters = HyperParameters
-"""Its former name."""
-
-
 class TD3BCLearner(TD3Learner):
     """TD3 with a policy that stays near the actions of the data, for continuous actions.
 

@@ -18,7 +18,7 @@ FLOORS = [
     ["engine"],
     ["agents"],
     ["host"],
-    ["a2c", "bc", "dqn", "ppo", "pqn", "reinforce", "sac", "td3", "verification"],
+    ["a2c", "bc", "dqn", "ppo", "pqn", "reinforce", "sac", "td3"],
     ["awac", "c51", "cql", "ippo", "iql", "qrdqn", "rnd", "td3bc"],
     ["mappo"],
     ["presets"],

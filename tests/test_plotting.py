@@ -306,7 +306,7 @@ def test_refuses_what_is_no_training():
         ([metrics_of(2, 2), metrics_of()], ValueError, "several sets of hyperparameters"),
         ([metrics_of(), {"step": np.arange(3)}], ValueError, "and not both"),
         ([metrics_of(), {"update_step": np.arange(4) + 100}], ValueError, "at the same steps"),
-        ([metrics_of(), metrics_of(actors=(2,))], ValueError, "got 'returns' of 1 and of 2:"),
+        ([metrics_of(), metrics_of(actors=(2,))], ValueError, "all the input arrays must have"),
         (metrics_of(n_points=0), ValueError, r"no points to draw yet: .* has shape \(0,\)"),
     ):
         with pytest.raises(error, match=message):

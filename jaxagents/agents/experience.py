@@ -16,7 +16,7 @@ from jaxagents.core.arrays import select
 from jaxagents.core.report import OBSERVATIONS, REWARDS, Flags, Report, nonfinite_environments
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.engine.host_play import begun_again
-from jaxagents.engine.host_rollout import HostCollection, HostRollout
+from jaxagents.engine.host_rollout import HostCollection, HostRollout, HostStorage
 from jaxagents.envs.episodes import Timestep
 from jaxagents.learners.learner import Learner
 
@@ -276,14 +276,27 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
     ) -> OffPolicyRunner:
         return runner.replace(buffer=_end_episodes(runner.buffer, where))
 
-    def store(runner: OffPolicyRunner, rollout: HostRollout) -> tuple[OffPolicyRunner, Report]:
+    def read(runner: OffPolicyRunner) -> OffPolicyRunner:
+        reads_learner = config.normalise_rewards or runner.learner.observes
+        return runner.replace(buffer=None, **({} if reads_learner else {"learner": None}))
+
+    def store(
+        buffer: DeviceBuffer, runner: OffPolicyRunner, rollout: HostRollout
+    ) -> tuple[dict[str, PyTree], Report]:
         rows = transitions(rollout.obs, rollout.action, rollout, rollout.carry)
-        buffer, _ = jax.lax.scan(lambda buffer, row: (buffer.add(row), None), runner.buffer, rows)
-        given = {REWARDS: rollout.reward, OBSERVATIONS: rollout.next_obs}
+        buffer, _ = jax.lax.scan(lambda buffer, row: (buffer.add(row), None), buffer, rows)
+        nonfinite = nonfinite_environments(
+            {REWARDS: rollout.reward, OBSERVATIONS: rollout.next_obs}, axis=1
+        )
+        changed = {"buffer": buffer, "rng": keys_of(runner)[0]}
+        if runner.learner is None:
+            return changed, Report({}, nonfinite)
         seen = seen_of(config, runner.learner, rows)
-        runner = with_returns(config, runner.replace(rng=keys_of(runner)[0], buffer=buffer), seen)
-        played = Experience(nonfinite_environments(given, axis=1), seen)
-        return after_observing(agent, runner, played), Report({}, played.nonfinite)
+        present = runner.replace(learner=runner.learner._at_present())
+        after = with_returns(config, present, seen).replace(learner=runner.learner)
+        after = after_observing(agent, after, Experience(nonfinite, seen))
+        changed |= {name: getattr(after, name) for name in ("received", "returns", "learner")}
+        return changed, Report({}, nonfinite)
 
     def learn(runner: OffPolicyRunner) -> tuple[OffPolicyRunner, Report]:
         keys = jax.random.split(keys_of(runner)[2], config.gradient_steps)
@@ -296,8 +309,5 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
         acting_by(agent._explore),
         begin,
         learn,
-        interrupt,
-        n_first=config.n_warmup_steps,
-        act_first=acting_by(agent._act_randomly),
-        store=store,
+        HostStorage(config.n_warmup_steps, acting_by(agent._act_randomly), read, store, interrupt),
     )

@@ -15,18 +15,6 @@ from jaxagents.core.describe import to_json
 LOCK = ".lock"
 _OVERHEAD = 1 << 18
 """Bytes, more than orbax needs besides the arrays."""
-_WORDS = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the quota of the disk is used up",
-    errno.EFBIG: "a file would be larger than is allowed",
-    errno.EROFS: "the disk is read-only",
-    errno.EACCES: "writing there is not permitted",
-    errno.EPERM: "writing there is not permitted",
-    errno.ENOENT: "the folder is gone",
-    errno.ESTALE: "the folder is gone",
-    errno.ELOOP: "a file there is a symbolic link, which is not followed",
-    errno.EIO: "the disk does not answer",
-}
 
 
 def lock(directory: Path) -> FileLock:
@@ -108,23 +96,21 @@ class Troubles:
         try:
             yield
         except OSError as error:
-            if error.errno not in _WORDS:
+            if error.errno is None:
                 raise
             raise type(error)(
                 error.errno,
-                f"{self._directory} cannot be written to: {_WORDS[error.errno]}. Nothing was trained: "
+                f"{self._directory} cannot be written to: {_in_words(error)}. Nothing was trained: "
                 "make room or choose another checkpoint_dir",
             ) from None
 
 
 def _in_words(error: BaseException) -> str:
-    """The reason of an error of the system, also where a library reports it as one of its own."""
+    """The system's reason for an error, which may be in the text of another library's alone."""
     text, cause = "", error
     while cause is not None:
-        if isinstance(cause, OSError) and cause.errno in _WORDS:
-            return _WORDS[cause.errno]
+        if isinstance(cause, OSError) and cause.errno is not None:
+            return os.strerror(cause.errno)
         text, cause = f"{text} {cause}", cause.__cause__ or cause.__context__
-    for number, words in _WORDS.items():
-        if os.strerror(number) in text:
-            return words
-    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    reasons = [reason for reason in map(os.strerror, errno.errorcode) if reason in text]
+    return reasons[0] if reasons else f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from jaxagents.checkpoints.notes import CorruptCheckpointError
-from jaxagents.core.arrays import is_key, narrow
+from jaxagents.core.arrays import is_key
 from jaxagents.core.keys import implementation_of
 
 Leaf = tuple[str, Any]
@@ -160,7 +160,6 @@ def check_leaves(
                 f"{place} does not fit this {owner}. The first leaf that differs is {found['path']} "
                 f"with shape {tuple(found['shape'])} and dtype {found['dtype']}, where this {owner} "
                 f"has {path} with shape {leaf.shape} and dtype {leaf.dtype}."
-                f"{_advice_on_x64(found, expected)}"
             )
     if len(signatures) != len(own):
         paths = [saved["path"] for saved in signatures], [path for path, _ in own]
@@ -168,16 +167,3 @@ def check_leaves(
             f"{place} has {len(signatures)} leaves, but this {owner} has {len(own)}; the first without "
             f"a counterpart is {max(paths, key=len)[min(map(len, paths))]}."
         )
-
-
-def _advice_on_x64(found: Signature, expected: Signature) -> str:
-    """Advice where a leaf differs only in having 64 bits instead of 32, or the reverse."""
-    its, own = jnp.dtype(found["dtype"]), jnp.dtype(expected["dtype"])
-    if any(found[name] != expected[name] for name in ("path", "shape")) or narrow(its) != narrow(
-        own
-    ):
-        return ""
-    had, value = ("with", True) if its.itemsize > own.itemsize else ("without", False)
-    return (
-        f' It is of JAX {had} numbers of 64 bits: set jax.config.update("jax_enable_x64", {value}).'
-    )

@@ -172,14 +172,12 @@ class Store:
 
         return self._look(step, look)
 
-    def verify(self, step: int) -> None:
-        """Raises a `CorruptCheckpointError` if a checkpoint cannot be read back as it was written."""
-        self._look(step, lambda path, notes: [self._part(path, notes, x) for x in (TREE, HISTORY)])
-
     def damage(self, step: int) -> CorruptCheckpointError | None:
-        """The error that `verify` raises; `None` if the checkpoint is whole."""
+        """The error of a damaged checkpoint; `None` if it is whole."""
         try:
-            self.verify(step)
+            self._look(
+                step, lambda path, notes: [self._part(path, notes, x) for x in (TREE, HISTORY)]
+            )
         except CorruptCheckpointError as error:
             return error
         return None
@@ -247,15 +245,10 @@ class Store:
         if best_fn is not None:
             return [self._chosen(best_fn)]
         measured = {step: mean for step, mean in self.mean_returns().items() if mean is not None}
-        if not measured:
-            raise ValueError(
-                "Without evaluation during training no checkpoint is known to be the best: restore "
-                "'last', or give best_fn."
-            )
         if not best_first(measured):
             raise ValueError(
-                f"No checkpoint in {self.directory} has a finite mean return, so that none is the "
-                "best: restore 'last', or give best_fn."
+                f"No checkpoint in {self.directory} has a finite mean return, which evaluation during "
+                "training gives: restore 'last', or give best_fn."
             )
         return best_first(measured)
 
@@ -274,12 +267,7 @@ class Store:
                 f"best_fn must give the index of one of the {len(kept)} kept checkpoints, an integer, "
                 f"got {chosen!r}: such as metrics['returns'].mean(axis=1).argmax()."
             )
-        index = int(chosen)
-        if not -len(kept) <= index < len(kept):
-            raise ValueError(
-                f"best_fn gave index {index}, but there are {len(kept)} kept checkpoints."
-            )
-        return int(kept[index])
+        return int(kept[int(chosen)])
 
     def _undamaged(self, read: Callable[[int], Read]) -> Iterator[tuple[int, Read]]:
         """Reads all checkpoints, the newest first; passes over damaged ones with a warning.

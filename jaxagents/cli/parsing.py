@@ -21,16 +21,6 @@ T = TypeVar("T", bound="DataclassInstance")
 
 _FRAME = str.maketrans("", "", "│╭╮╰╯")
 _RULE = re.compile("[-─]{5,}")
-_PLAIN = {
-    r"invalid literal for int\(\) with base 10: (.*)": r"needs a whole number, got \1.",
-    r"could not convert string to float: (.*)": r"needs a number, got \1.",
-    r"Could not find valid parse for arguments: \[(.*)\]": r"needs values with spaces between, got \1.",
-    r"Missing value for argument '(.*)'\. Expected .*": r"\1 needs a value.",
-    r"Missing from (jaxagents \w+): (\S+) (.*) \(required\)": r"Missing: \1 \2. \3",
-}
-"""Messages of Python and of tyro, and the same in plain words."""
-_OF_SEVERAL_TYPES = re.compile(r"(\S+): no type matching (\S+) could be .* from \['(.*?)'\]\..*")
-_IN_WORDS = {"INT": "a whole number", "FLOAT": "a number", "PATH": "a path", "STR": "a text"}
 
 
 def parse(
@@ -70,7 +60,7 @@ def parse(
             )
     except SystemExit as end:
         if end.code:
-            raise MistakeError(_in_plain_words(said.getvalue())) from None
+            raise MistakeError(_in_one_line(said.getvalue())) from None
         raise
     if left:
         raise MistakeError(f"{_about(left[0], kind)} 'jaxagents {command} --help' lists them.")
@@ -116,22 +106,12 @@ def _with_home(value: Any) -> Any:
         ) from None
 
 
-def _in_plain_words(framed: str) -> str:
-    """The message of tyro, which stands between a title and a rule, in plain words."""
+def _in_one_line(framed: str) -> str:
+    """The error in a message of tyro, which has a frame around it, or rules above and below."""
     lines = [line.translate(_FRAME).strip() for line in framed.splitlines()]
     below_title = lines[2:] if _RULE.match(lines[1]) else lines[1:]
     message = " ".join(itertools.takewhile(lambda line: not _RULE.match(line), below_title))
-    sentence = " ".join(message.removeprefix("Error parsing ").split())
-    for pattern, plain in _PLAIN.items():
-        sentence = re.sub(pattern, plain, sentence)
-    return _OF_SEVERAL_TYPES.sub(_about_several_types, sentence)
-
-
-def _about_several_types(found: re.Match[str]) -> str:
-    """Says that a value has none of the types that an option takes."""
-    name, kinds, given = found.groups()
-    words = [_IN_WORDS.get(kind, kind.strip("{}").replace(",", ", ")) for kind in kinds.split("|")]
-    return f"{name}: needs {' or '.join(sorted(words, key='None'.__eq__))}, got '{given}'."
+    return " ".join(message.split())
 
 
 def _about(word: str, kind: type) -> str:

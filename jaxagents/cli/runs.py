@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import importlib
 import json
 import shlex
@@ -11,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from jaxagents.catalogue import CATALOGUE, Fields
+from jaxagents.catalogue import CATALOGUE
 from jaxagents.cli.mistakes import MistakeError, told_in_a_line
 from jaxagents.core.extras import SUITES
 from jaxagents.core.names import alike, unknown
@@ -59,7 +58,13 @@ class Run:
         try:
             with told_in_a_line():
                 fields = json.loads(path.read_text(encoding="utf-8"))
-                sets = [_flat(values) for values in fields["hyperparams"]]
+                sets = [
+                    {
+                        name: None if value is None else float(value)
+                        for name, value in values.items()
+                    }
+                    for values in fields["hyperparams"]
+                ]
                 return cls(**{**fields, "hyperparams": sets})
         except MistakeError as error:
             raise MistakeError(
@@ -106,8 +111,7 @@ class Run:
     def _text(self) -> str:
         from jaxagents.core.describe import to_json
 
-        sets = [_nested(values) for values in self.hyperparams]
-        return json.dumps(to_json({**vars(self), "hyperparams": sets}), indent=2) + "\n"
+        return json.dumps(to_json(vars(self)), indent=2) + "\n"
 
     @property
     def steps_per_update(self) -> int | None:
@@ -144,6 +148,7 @@ class Run:
             MistakeError: One is out of its range.
         """
         import numpy as np
+        from flax import traverse_util
 
         from jaxagents.presets import with_values
 
@@ -152,7 +157,8 @@ class Run:
             column = [of_set[name] for of_set in self.hyperparams]
             values[name] = first if len(set(column)) == 1 else np.array(column, np.float32)
         with told_in_a_line(fields=values):
-            hyperparams = with_values(self._start()[2], _nested(values))
+            nested = traverse_util.unflatten_dict(values, sep=".")
+            hyperparams = with_values(self._start()[2], nested)
             hyperparams.check_ranges()
             return hyperparams
 
@@ -211,25 +217,3 @@ def _environment(name: str) -> Any:
         raise MistakeError(unknown("suite or module", module, SUITES)) from error
     made = getattr(imported, attribute)
     return made() if callable(made) else made
-
-
-def _flat(values: Fields, prefix: str = "") -> Fields:
-    """Numbers by full names, out of dicts in dicts as JSON has them."""
-    flat = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = None if value is None else float(value)
-    return flat
-
-
-def _nested(values: Fields) -> Fields:
-    """Dicts in dicts, out of values by full names."""
-    nested = {}
-    for name, value in values.items():
-        *outer, last = name.split(".")
-        functools.reduce(lambda within, key: within.setdefault(key, {}), outer, nested)[last] = (
-            value
-        )
-    return nested

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import datetime
 import itertools
+import secrets
 import shlex
 import signal
 import threading
@@ -102,8 +103,7 @@ def _begin(command: str, words: Sequence[str]) -> None:
         config=config,
         hyperparams=chosen_sets(options),
     )
-    with _folder_of(choice, options.run_dir) as folder:
-        _go_on(run, folder)
+    _go_on(run, options.run_dir or _new_folder(choice))
 
 
 class Choice(NamedTuple):
@@ -148,29 +148,11 @@ def _choose(command: str, words: Sequence[str]) -> Choice:
     return Choice(names[0], "".join(names[1:]), preset, left)
 
 
-@contextlib.contextmanager
-def _folder_of(choice: Choice, run_dir: Path | None = None) -> Iterator[Path]:
-    """A given folder, or a new one that no other run has, removed again if nothing came into it."""
-    if run_dir is not None:
-        yield run_dir
-        return
+def _new_folder(choice: Choice) -> Path:
+    """A folder that no other run has, nor one that begins in the same second."""
     name = choice.environment.rsplit(":", 1)[-1].lower().replace("/", "-")
-    runs, stem = Path("runs"), f"{choice.agent}-{name}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
-    is_first, folder = not runs.exists(), runs / stem
-    with told_in_a_line(OSError):
-        runs.mkdir(exist_ok=True)
-        for number in itertools.count(2):
-            with contextlib.suppress(FileExistsError):
-                folder.mkdir()
-                break
-            folder = runs / f"{stem}-{number}"
-    try:
-        yield folder
-    finally:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-            if is_first:
-                runs.rmdir()
+    now = f"{datetime.datetime.now():%Y%m%d-%H%M%S}"
+    return Path("runs", f"{choice.agent}-{name}-{now}-{secrets.token_hex(2)}")
 
 
 def _go_on(run: Run, folder: Path, is_begun: bool = False) -> None:

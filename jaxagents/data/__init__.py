@@ -1,17 +1,9 @@
 """Transitions: datasets that are read, and replay buffers that are written, on host and device."""
 
-from jaxagents.data.dataset import Dataset, Normalisation
-from jaxagents.data.device_buffer import DeviceBuffer
-from jaxagents.data.minari import from_minari, to_minari
-from jaxagents.data.priorities import importance_weights
-from jaxagents.data.replay_buffer import ReplayBuffer
-
-__all__ = [
-    "Dataset",
-    "DeviceBuffer",
-    "Normalisation",
-    "ReplayBuffer",
-    "from_minari",
-    "importance_weights",
-    "to_minari",
-]
+from jaxagents.data.dataset import Dataset as Dataset
+from jaxagents.data.dataset import Normalisation as Normalisation
+from jaxagents.data.device_buffer import DeviceBuffer as DeviceBuffer
+from jaxagents.data.minari import from_minari as from_minari
+from jaxagents.data.minari import to_minari as to_minari
+from jaxagents.data.priorities import importance_weights as importance_weights
+from jaxagents.data.replay_buffer import ReplayBuffer as ReplayBuffer

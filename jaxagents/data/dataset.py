@@ -112,10 +112,7 @@ class Dataset(rows.Sampled):
 
     def get(self, key: str, default: PyTree = None) -> PyTree:
         """The array, or dict of arrays, of a key, or `default` if there is no such key."""
-        try:
-            return self[key]
-        except KeyError:
-            return default
+        return self._arrays.get(key, default)
 
     def __contains__(self, key: object) -> bool:
         """Whether there is a key."""
@@ -287,9 +284,7 @@ class Dataset(rows.Sampled):
         rows.check_columns("n_step", ("rewards", *rows.OF_THE_LAST), self, "the dataset has")
         rows.check_ends(self["masks"], self["ends"])
         flat = self._flat
-        rewards, last, discounts = rows.n_step_rewards(
-            flat, np.arange(self._size), n, discount, lambda row: (row + 1, row + 1 < self._size)
-        )
+        rewards, last, discounts = _n_step_rewards(flat["rewards"], flat["ends"], n, discount)
         of_last = rows.take(rows.flatten({key: self[key] for key in rows.OF_THE_LAST}), last)
         columns = {**of_last, "rewards": rewards, "discounts": discounts}
         stepped = Dataset({**self._arrays, **columns}, self._seed)
@@ -307,16 +302,12 @@ class Dataset(rows.Sampled):
 
         Raises:
             KeyError: A key is missing.
-            ValueError: There are no keys, or their arrays differ in shape.
+            ValueError: Their arrays differ in shape.
             TypeError: `keys` is a string.
         """
         if isinstance(keys, str):
             raise TypeError(f"keys must be a list of names, got {keys!r}; try [{keys!r}].")
-        if not keys:
-            raise ValueError("keys must name an array to normalise.")
         for key in keys:
-            if key not in self._flat:
-                raise KeyError(f"There is no array {key!r}; the dataset has {sorted(self._flat)}.")
             shape, expected = self._flat[key].shape[1:], self._flat[keys[0]].shape[1:]
             if shape != expected:
                 raise ValueError(f"{key!r} has shape {shape}, but {keys[0]!r} has {expected}.")
@@ -366,6 +357,21 @@ class Dataset(rows.Sampled):
 
 def _seed_of(sequence: np.random.SeedSequence) -> int:
     return int(sequence.generate_state(1)[0])
+
+
+def _n_step_rewards(
+    rewards: np.ndarray, ends: np.ndarray, n: int, gamma: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The discounted sum of rewards of up to `n` steps, the last row summed, and its discount."""
+    last = np.arange(len(rewards))
+    n_steps, goes_on = np.ones(len(rewards), int), np.ones(len(rewards), bool)
+    sums = np.asarray(rewards, np.float32)[last]
+    for step in range(1, n):
+        goes_on &= ~np.asarray(ends[last], bool) & (last + 1 < len(rewards))
+        last = np.where(goes_on, last + 1, last)
+        sums += np.where(goes_on, np.float32(gamma**step) * rewards[last], 0.0)
+        n_steps += goes_on
+    return sums, last, (np.float32(gamma) ** n_steps).astype(np.float32)
 
 
 def _std(array: np.ndarray, mean: np.ndarray) -> np.ndarray:

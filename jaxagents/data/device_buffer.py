@@ -1,6 +1,5 @@
 """A replay buffer on the device."""
 
-import functools
 from collections.abc import Callable
 
 import jax
@@ -12,6 +11,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, PyTree
 from jaxagents import ops
 from jaxagents.core.numbers import multiples_near
 from jaxagents.core.pickling import nonpytree_field
+from jaxagents.core.trees import leaves_by_name
 from jaxagents.data import rows
 from jaxagents.data.dataset import Dataset
 from jaxagents.data.priorities import PriorityTree
@@ -102,7 +102,13 @@ class DeviceBuffer(struct.PyTreeNode):
                 environment.
             TypeError: A size is not a whole number.
         """
-        capacity, n_envs = rows.check_size("capacity", capacity, n_envs)
+        capacity = rows.check_size("capacity", capacity)
+        n_envs = rows.check_size("n_envs", n_envs)
+        if capacity % n_envs:
+            raise ValueError(
+                f"capacity must be a positive multiple of n_envs ({n_envs}), got {capacity}; "
+                f"{multiples_near(capacity, n_envs)}."
+            )
         if n_groups < 1 or n_envs % n_groups:
             raise ValueError(f"n_groups must divide n_envs ({n_envs}), got {n_groups}.")
         if not 1 <= prioritised_length <= capacity // n_envs:
@@ -446,7 +452,7 @@ def _write(array: Array, new: Array, first: Int[Array, ""]) -> Array:
 
 def _convert(transitions: PyTree, storage: PyTree, n_envs: int) -> PyTree:
     """Transitions in the structure and the types of the storage, after a check that they fit."""
-    new, held = _leaves_by_name(transitions), _leaves_by_name(storage)
+    new, held = leaves_by_name(transitions), leaves_by_name(storage)
     if new.keys() != held.keys():
         raise ValueError(
             f"The transitions have {sorted(new)}, but the buffer holds {sorted(held)}."
@@ -460,9 +466,3 @@ def _convert(transitions: PyTree, storage: PyTree, n_envs: int) -> PyTree:
             raise rows.type_error(name, dtype, array.dtype)
     leaves = [jnp.asarray(new[name], array.dtype) for name, array in held.items()]
     return jax.tree.unflatten(jax.tree.structure(storage), leaves)
-
-
-def _leaves_by_name(tree: PyTree) -> dict[str, PyTree]:
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    name = functools.partial(jax.tree_util.keystr, simple=True, separator=rows.SEPARATOR)
-    return {name(path): leaf for path, leaf in leaves}

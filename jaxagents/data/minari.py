@@ -1,6 +1,5 @@
 """Datasets of [Minari](https://minari.farama.org), the successor of D4RL, read and written."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,13 +35,14 @@ def from_minari(
         environment ended the episode, else 1) and `ends` (whether the row is its episode's last).
 
     Raises:
-        FileNotFoundError: There is no such dataset on this machine; the error lists the others.
+        FileNotFoundError: There is no such dataset on this machine.
         ValueError: It is empty, its episodes do not fit together, or actions that are not of a bounded
             box are to be rescaled.
         TypeError: A part of it, such as a graph, is not an array.
         ImportError: Minari is not installed.
     """
-    source = _open(dataset) if isinstance(dataset, str) else dataset
+    minari = require("minari", "jaxagents[minari]")
+    source = minari.load_dataset(dataset) if isinstance(dataset, str) else dataset
     if rescale_actions:
         _check_bounded(source.action_space)
     n_rows, start = source.total_steps, 0
@@ -62,27 +62,9 @@ def from_minari(
     return Dataset(rows.unflatten(arrays), seed)
 
 
-def _open(dataset_id: str) -> Any:
-    minari = require("minari", "jaxagents[minari]")
-    try:
-        return minari.load_dataset(dataset_id)
-    except FileNotFoundError:
-        local = ", ".join(minari.list_local_datasets()) or "none"
-        raise FileNotFoundError(
-            f"There is no Minari dataset {dataset_id!r} on this machine; there are: {local}. "
-            f"`minari download {dataset_id}` gets one that is public."
-        ) from None
-
-
 def _columns(episode: Any) -> dict[str, np.ndarray]:
     """The transitions of an episode, by name."""
     observed = _arrays("observations", episode.observations)
-    for name, values in observed.items():
-        if len(values) != len(episode) + 1:
-            raise ValueError(
-                f"Episode {episode.id} has {len(values)} of {name!r}, where its {len(episode)} steps "
-                "need one more than steps."
-            )
     terminated = np.asarray(episode.terminations, bool)
     ends = terminated | np.asarray(episode.truncations, bool)
     ends[-1:] = True
@@ -172,20 +154,15 @@ def to_minari(
 
     Raises:
         KeyError: A key is missing.
-        ValueError: The name is taken or malformed, a space is missing or does not fit, or the rows are
+        ValueError: The name is taken, a space is missing or does not fit, or the rows are
             not whole episodes in the order of time.
         ImportError: Minari is not installed.
     """
     minari = require("minari", "jaxagents[minari]")
-    if not re.fullmatch(r".+-v\d+", dataset_id):
-        raise ValueError(f"dataset_id must end in a version such as '-v0', got {dataset_id!r}.")
     missing = [key for key in _KEYS if key not in dataset]
     if missing:
         raise KeyError(f"Minari needs {list(_KEYS)}; the dataset lacks {missing}.")
     spaces = _spaces(env, observation_space, action_space)
-    first_row = dataset.get_subset(slice(0, 1))
-    for key, space in spaces.items():
-        _in_space(space, key, first_row[key])
     slices = _episodes(dataset)
     buffers = (_buffer(dataset.get_subset(episode), spaces) for episode in slices)
     minari_dataset = minari.create_dataset_from_buffers(
@@ -243,18 +220,14 @@ def _episodes(dataset: Dataset) -> list[slice]:
     successors = rows.flatten({"observations": dataset["next_observations"]})
     for episode in episodes:
         for name, array in observed.items():
-            next_rows = array[episode][1:]
-            if not _same(successors[name][episode][:-1], next_rows):
+            following, has_nan = array[episode][1:], array.dtype.kind in "fc"
+            if not np.array_equal(successors[name][episode][:-1], following, equal_nan=has_nan):
                 raise ValueError(
                     f"Rows {episode.start} to {episode.stop - 1} are one episode by their 'ends', but "
                     f"'next_{name}' are not the {name!r} of the next rows: rows must be in the order of "
                     "time."
                 )
     return episodes
-
-
-def _same(x: np.ndarray, y: np.ndarray) -> bool:
-    return np.array_equal(x, y, equal_nan=x.dtype.kind in "fc")
 
 
 def _buffer(episode: Dataset, spaces: Mapping[str, Any]) -> Any:

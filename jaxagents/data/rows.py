@@ -1,17 +1,15 @@
 """Nested dicts of arrays whose rows belong together, and rows drawn from them."""
 
 import functools
-import json
 import operator
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
+from flax import traverse_util
 from jaxtyping import PyTree
-
-from jaxagents.core.numbers import multiples_near
 
 Arrays = dict[str, PyTree]
 SEPARATOR = "/"
@@ -75,22 +73,6 @@ class Sampled:
         """
         return take(self._flat, self._draw(n_batches=n_batches, batch_size=batch_size))
 
-    def rng_state(self) -> np.ndarray:
-        """The state of the sampling, from which the same rows are drawn again.
-
-        Returns:
-            Bytes, for [`set_rng_state`][jaxagents.data.ReplayBuffer.set_rng_state].
-        """
-        return np.frombuffer(json.dumps(self._rng.bit_generator.state).encode(), np.uint8)
-
-    def set_rng_state(self, state: PyTree) -> None:
-        """Goes on sampling from a saved state.
-
-        Args:
-            state: State from [`rng_state`][jaxagents.data.ReplayBuffer.rng_state].
-        """
-        self._rng.bit_generator.state = json.loads(np.asarray(state).tobytes())
-
     def _draw(self, **sizes: int) -> np.ndarray:
         for name, size in sizes.items():
             if size < 1:
@@ -126,14 +108,7 @@ def flatten(nested: Mapping[str, PyTree], prefix: str = "") -> dict[str, PyTree]
 
 def unflatten(flat: Mapping[str, PyTree]) -> Arrays:
     """The nested dict whose leaves `flatten` gives by name."""
-    nested: Arrays = {}
-    for name, value in flat.items():
-        *parents, key = name.split(SEPARATOR)
-        inner = nested
-        for parent in parents:
-            inner = inner.setdefault(parent, {})
-        inner[key] = value
-    return nested
+    return traverse_util.unflatten_dict(flat, sep=SEPARATOR)
 
 
 def in_dicts(tree: PyTree) -> PyTree:
@@ -233,37 +208,6 @@ def take(flat: Mapping[str, PyTree], indices: Any) -> Arrays:
     )
 
 
-def n_step_rewards(
-    flat: Mapping[str, PyTree],
-    indices: np.ndarray,
-    n: int,
-    gamma: float,
-    following: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sums rewards over up to `n` steps, as [`ops.n_step_rewards`][jaxagents.ops.n_step_rewards] does.
-
-    Args:
-        flat: Arrays by name, with `rewards` and `ends`.
-        indices: Numbers of the first rows.
-        n: Largest number of steps.
-        gamma: Discount.
-        following: Gives the next rows in time, and whether there are such rows.
-
-    Returns:
-        The sums, the numbers of the last rows, and the discounts of the values of their successors.
-    """
-    last, n_steps = indices, np.ones(indices.shape, int)
-    goes_on = np.ones(indices.shape, bool)
-    rewards = np.asarray(flat["rewards"][indices], np.float32)
-    for step in range(1, n):
-        after, exists = following(last)
-        goes_on &= ~np.asarray(flat["ends"][last], bool) & exists
-        last = np.where(goes_on, after, last)
-        rewards += np.where(goes_on, np.float32(gamma**step) * flat["rewards"][last], 0.0)
-        n_steps += goes_on
-    return rewards, last, (np.float32(gamma) ** n_steps).astype(np.float32)
-
-
 # Checks.
 
 
@@ -305,25 +249,18 @@ def check_ends(masks: np.ndarray, ends: np.ndarray) -> None:
         raise ValueError(f"Row {row} has a mask of 0, so the row must be an end.")
 
 
-def check_size(name: str, size: int, n_envs: int) -> tuple[int, int]:
-    """The size of a buffer and its number of environments, as integers of Python.
+def check_size(name: str, size: int) -> int:
+    """The size of a buffer, as an integer of Python.
 
     Raises:
-        TypeError: They are no whole numbers.
-        ValueError: They are not positive, or the environments cannot share the buffer.
+        TypeError: It is no whole number.
+        ValueError: It is not positive.
     """
-    for key, value in ((name, size), ("n_envs", n_envs)):
-        if not hasattr(value, "__index__"):
-            raise TypeError(f"{key} must be a whole number, got {value!r}.")
-        if operator.index(value) < 1:
-            raise ValueError(f"{key} must be positive, got {value}.")
-    size, n_envs = operator.index(size), operator.index(n_envs)
-    if size % n_envs:
-        raise ValueError(
-            f"{name} must be a positive multiple of n_envs ({n_envs}), got {size}; "
-            f"{multiples_near(size, n_envs)}."
-        )
-    return size, n_envs
+    if not hasattr(size, "__index__"):
+        raise TypeError(f"{name} must be a whole number, got {size!r}.")
+    if operator.index(size) < 1:
+        raise ValueError(f"{name} must be positive, got {size}.")
+    return operator.index(size)
 
 
 def type_error(name: str, dtype: np.dtype, expected: np.dtype) -> TypeError:

@@ -1,6 +1,5 @@
 """The programs of a training whose environments are stepped on the host."""
 
-import functools
 import itertools
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, cast
@@ -63,10 +62,12 @@ class OnHost(Generic[RunnerT]):
         )
         n_steps = self._program.config.rollout_length
         rollout = jax.tree.map(lambda x: jax.ShapeDtypeStruct((n_steps, *x.shape), x.dtype), step)
-        if self._collection.store is None:
+        storage = self._collection.storage
+        if storage is None:
             jitted.learn.trace(learning, rollout)
         else:
-            jitted.learn.trace(jitted.store.trace(learning, rollout).out_info[0])
+            stored = jitted.store.trace(learning.buffer, storage.read(learning), rollout)
+            jitted.learn.trace(learning.replace(**stored.out_info[0]))
 
     @nan_is_allowed
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
@@ -77,7 +78,8 @@ class OnHost(Generic[RunnerT]):
         episodes = self._training()
         episodes.go_to(_played(runner), runner.obs)
         runner = runner.replace(obs=jax.tree.map(jnp.array, episodes.obs))
-        return self.warm_up(runner) if self._collection.n_first else runner
+        storage = self._collection.storage
+        return self.warm_up(runner) if storage and storage.n_first else runner
 
     @nan_is_allowed
     def warm_up(self, runner: RunnerT) -> RunnerT:
@@ -90,9 +92,10 @@ class OnHost(Generic[RunnerT]):
         return self._after_first(runner, self._jitted.act)
 
     def _after_first(self, runner: RunnerT, act: Jitted) -> RunnerT:
-        playing = self._playing(runner)
-        rollout, rows = playing.collect(self._collection.n_first, act)
-        playing.learn(self._jitted.store, rollout)
+        playing, storage = self._playing(runner), self._collection.storage
+        assert storage is not None
+        rollout, rows = playing.collect(storage.n_first, act)
+        playing.store(rollout)
         self._leave_out(playing, rows)
         return playing.runner()
 
@@ -124,18 +127,19 @@ class OnHost(Generic[RunnerT]):
         An agent that stores rollouts learns from the earlier ones, while the environments take the last
         step of this one. Any other agent learns from this rollout, once it is complete.
         """
-        jitted, collection, playing.report = self._jitted, self._collection, Report({})
-        learn = functools.partial(playing.learn, jitted.learn)
-        stores, n_steps = collection.store is not None, self._program.config.rollout_length
-        rollout, rows = playing.collect(n_steps, jitted.act, learn if stores else None)
-        playing.learning = collection.begin(playing.learning, rows.begins)
-        playing.learn(jitted.store if stores else jitted.learn, rollout)
+        stores = self._collection.storage is not None
+        n_steps = self._program.config.rollout_length
+        playing.report = Report({})
+        act, meanwhile = self._jitted.act, playing.learn if stores else None
+        rollout, rows = playing.collect(n_steps, act, meanwhile)
+        playing.learning = self._collection.begin(playing.learning, rows.begins)
+        (playing.store if stores else playing.learn)(rollout)
         self._leave_out(playing, rows)
 
     def _leave_out(self, playing: "_Playing", rows: Rows) -> None:
-        interrupt = self._collection.interrupt
-        if interrupt and rows.left_out.any():
-            playing.learning = interrupt(playing.learning, rows.left_out)
+        storage = self._collection.storage
+        if storage and rows.left_out.any():
+            playing.learning = storage.interrupt(playing.learning, rows.left_out)
 
     @nan_is_allowed
     def evaluate(self, runner: RunnerT) -> Metrics:
@@ -169,16 +173,29 @@ class _Playing:
         self, episodes: HostEpisodes, jitted: "_OnHost", behaviour: Behaviour, runner: Any
     ) -> None:
         self._episodes, self._jitted, self._behaviour = episodes, jitted, behaviour
+        self._storage = collection_of(behaviour).storage
         self._block = behaviour.config.rollout_length
+        self._draws: PyTree = None
         self.learning = _without_players(runner)
         self.report, self.is_finite = Report({}), []
         goes_on = episodes.go_to(_played(runner), runner.obs)
         self._initial = jitted.initial(behaviour._acting(runner))
         self._carry = begun_again(runner.carry, self._initial, ~goes_on)
 
-    def learn(self, program: Jitted, *rollout: HostRollout) -> None:
-        """Has a program, which is given a rollout or none, change what learns."""
-        self.learning, report, is_finite = program(self.learning, *rollout)
+    def learn(self, *rollout: HostRollout) -> None:
+        """Learns from a rollout, or from what was stored before."""
+        self.learning, *reported = self._jitted.learn(self.learning, *rollout)
+        self._note(*reported)
+
+    def store(self, rollout: HostRollout) -> None:
+        """Stores a rollout, and draws the random numbers of the next one."""
+        assert self._storage is not None
+        read = self._storage.read(self.learning)
+        changed, *reported, self._draws = self._jitted.store(self.learning.buffer, read, rollout)
+        self.learning = self.learning.replace(**changed)
+        self._note(*reported)
+
+    def _note(self, report: Report, is_finite: Array) -> None:
         self.report = self.report.then(report)
         self.is_finite.append(is_finite)
 
@@ -200,7 +217,7 @@ class _Playing:
         for time in itertools.takewhile(lambda _: not rows.are_complete, itertools.count()):
             block, time_in_block = divmod(time, self._block)
             if not time_in_block:
-                draws = self._jitted.draw(self.learning, np.int32(block))
+                draws = self._draws_of(block)
             obs, before, begins = episodes.obs, self._carry, episodes.played.step == 0
             acting = self._behaviour._acting(self.learning)
             carry, action, log_prob = act(acting, before, obs, draws, np.int32(time_in_block))
@@ -215,6 +232,12 @@ class _Playing:
             rows.add(row, step.counts, begins)
             self._carry = begun_again(carry, self._initial, step.starts)
         return rows.rollout(), rows
+
+    def _draws_of(self, block: int) -> PyTree:
+        """The random numbers of a block of a rollout; those of the first may be there already."""
+        if block or self._draws is None:
+            return self._jitted.draw(self.learning, np.int32(block))
+        return self._draws
 
     def runner(self) -> Any:
         """The runner, with the environments as they are now."""
@@ -243,34 +266,40 @@ class _OnHost(NamedTuple):
 def _on_host(program: Program) -> _OnHost:
     """The compiled functions of equal agents whose environments are on the host."""
     collection = collection_of(program.behaviour)
+    storage = collection.storage
 
-    def at_time(act: Any) -> Any:
+    def at_time(act: Callable[..., Any]) -> Jitted:
         def at(acting: PyTree, carry: PyTree, obs: PyTree, draws: PyTree, time: ArrayLike) -> Any:
             return act(acting, carry, obs, jax.tree.map(lambda x: x[time], draws))
 
-        return at
+        return jax.jit(at)
 
-    def reporting(part: Callable[..., tuple[Any, Report]]) -> Jitted:
-        """A part of an update, which also says whether all that it reports is finite."""
+    def learn(runner: Any, *rollout: HostRollout) -> tuple[Any, Report, Bool[Array, ""]]:
+        runner, report = program.learn(runner, *rollout)
+        return runner, report, _is_finite(report)
 
-        def call(runner: Any, *rollout: HostRollout) -> tuple[Any, Report, Bool[Array, ""]]:
-            runner, report = part(runner, *rollout)
-            record = Record.before(report).after(jnp.ones((), jnp.int32), report)
-            is_finite = [(x == 0).all() for x in jax.tree.leaves(record)]
-            return runner, report, jnp.stack(is_finite).all()
-
-        return jit_in_place(call)
+    def store(buffer: PyTree, read: Any, rollout: HostRollout) -> tuple[Any, ...]:
+        assert storage is not None
+        changed, report = storage.store(buffer, read, rollout)
+        draws = collection.draw(read.replace(**changed), 0)
+        return changed, report, _is_finite(report), draws
 
     return _OnHost(
         start=quick_jit(program.start),
         restart=jax.jit(program.restart),
         draw=jax.jit(collection.draw),
-        act=jax.jit(at_time(collection.act)),
-        act_first=jax.jit(at_time(collection.act_first)),
+        act=at_time(collection.act),
+        act_first=at_time(storage.act_first if storage else collection.act),
         initial=quick_jit(collection.initial),
-        store=reporting(program.store),
-        learn=reporting(program.learn),
+        store=jit_in_place(store),
+        learn=jit_in_place(learn),
     )
+
+
+def _is_finite(report: Report) -> Bool[Array, ""]:
+    """Whether all that a report has is finite."""
+    record = Record.before(report).after(jnp.ones((), jnp.int32), report)
+    return jnp.stack([(x == 0).all() for x in jax.tree.leaves(record)]).all()
 
 
 def _first_nonfinite(reports: list[Report], first: int) -> FirstNonfinite:

@@ -36,11 +36,32 @@ class HostRollout(NamedTuple):
     info: PyTree = ()
 
 
+class HostStorage(NamedTuple):
+    """How rollouts in environments on the host are stored, by an agent that learns from earlier ones.
+
+    Attributes:
+        n_first: Number of steps that fresh runners take by `act_first` in each environment.
+        act_first: As `HostCollection.act`, for these.
+        read: Maps a runner to the part of it that `store` reads, without its `buffer`.
+        store: Maps a buffer, that part of its runner, and a rollout or those first steps, to the fields
+            of the runner once they are stored, as far as these change, and a report of which
+            environments gave non-finite numbers.
+        interrupt: Maps a runner, and flags of environments, to the runner after a rollout that leaves
+            out the steps that those environments take next; not compiled.
+    """
+
+    n_first: int
+    act_first: Callable[..., tuple[PyTree, PyTree, PyTree]]
+    read: Callable[[Any], Any]
+    store: Callable[[PyTree, Any, HostRollout], tuple[dict[str, PyTree], Report]]
+    interrupt: Callable[[Any, Bool[np.ndarray, "environments"]], Any]
+
+
 class HostCollection(NamedTuple):
     """The parts of an update between which environments are stepped on the host.
 
-    All but `begin` and `interrupt` are compiled. The runners that they are given have neither
-    observations nor states of environments.
+    All but `begin` are compiled. The runners that they are given have neither observations nor states of
+    environments.
 
     Attributes:
         initial: Maps what acts to the memories at the start of an episode.
@@ -51,13 +72,8 @@ class HostCollection(NamedTuple):
         begin: Maps a runner, and flags of environments, to the runner before a rollout that begins with
             new episodes there.
         learn: Maps a runner and a rollout to the runner after an update, and its report. Where there is
-            `store`, it is given a runner alone, and learns from what was stored before the rollout.
-        interrupt: Maps a runner, and flags of environments, to the runner after a rollout that leaves
-            out the steps that those environments take next.
-        n_first: Number of steps that fresh runners take by `act_first` in each environment.
-        act_first: As `act`, for these.
-        store: Maps a runner and a rollout, or those first steps, to the runner that has stored them, and
-            a report of which environments gave non-finite numbers.
+            a `storage`, it is given a runner alone, and learns from what was stored before the rollout.
+        storage: How rollouts are stored; `None` for agents that learn from each as it comes.
     """
 
     initial: Callable[[Any], PyTree]
@@ -65,10 +81,7 @@ class HostCollection(NamedTuple):
     act: Callable[..., tuple[PyTree, PyTree, PyTree]]
     begin: Callable[[Any, Bool[np.ndarray, "environments"]], Any]
     learn: Callable[..., tuple[Any, Report]]
-    interrupt: Callable[[Any, Bool[np.ndarray, "environments"]], Any] | None = None
-    n_first: int = 0
-    act_first: Callable[..., tuple[PyTree, PyTree, PyTree]] | None = None
-    store: Callable[[Any, HostRollout], tuple[Any, Report]] | None = None
+    storage: HostStorage | None = None
 
 
 class Rows:

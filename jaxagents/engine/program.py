@@ -134,13 +134,6 @@ class Program(Generic[HyperparametersT, RunnerT]):
         outcome = collection_of(self.behaviour).learn(present, *rollout)
         return self._counted(outcome, present, runner)
 
-    def store(self, runner: RunnerT, rollout: PyTree) -> tuple[RunnerT, Report]:
-        """The runner that has stored a rollout on the host, and a report of it."""
-        store = collection_of(self.behaviour).store
-        assert store is not None
-        after, report = store(at_present(self.behaviour, runner), rollout)
-        return with_schedules_of(runner, self.behaviour, after), report
-
     def _counted(
         self, outcome: object, present: RunnerT, before: RunnerT
     ) -> tuple[RunnerT, Report]:

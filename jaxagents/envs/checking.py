@@ -2,7 +2,7 @@
 
 import functools
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from jaxagents.core.arrays import is_key
 from jaxagents.core.compilation import quick_jit
 from jaxagents.core.numbers import positive
-from jaxagents.core.observed import ACTION_MASK, ACTOR_MASK, action_mask, network_input
+from jaxagents.core.observed import action_mask, network_input
 from jaxagents.envs.adapters import as_environment
 from jaxagents.envs.checks import (
     doubts_about_dtypes,
@@ -392,7 +392,7 @@ def _doubts_of_play(episodes: Episodes, play: _Play, ignores_keys: bool) -> list
 
 def _doubts_about_outputs(episodes: Episodes, action: PyTree) -> list[str]:
     """Doubts about dtypes, and about flags of actions that no agent takes for a mask, in words."""
-    (name, reset, step), space = episodes.env.wording, episodes.action_space
+    name, _, step = episodes.env.wording
     obs, _, outcome = traced_step(episodes.env, action)
     doubts = doubts_about_dtypes(episodes.env, obs, exact=True)
     doubts += [
@@ -400,15 +400,4 @@ def _doubts_about_outputs(episodes: Episodes, action: PyTree) -> list[str]:
         for flag, x in (("terminated", outcome.terminated), ("truncated", outcome.truncated))
         if x.dtype != bool
     ]
-    if is_discrete(space) and isinstance(obs, Mapping) and action_mask(obs) is None:
-        doubts += [
-            f"{name}.{reset}: the entry {key!r} of observations has a flag for each of the {space.n} "
-            f"actions. If it says which are allowed, call it {ACTION_MASK!r}: under another name it is "
-            "a part of what networks see."
-            for key, x in obs.items()
-            if key != ACTOR_MASK
-            and hasattr(x, "dtype")
-            and x.dtype == bool
-            and x.shape[-1:] == (space.n,)
-        ]
     return doubts

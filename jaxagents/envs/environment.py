@@ -195,7 +195,7 @@ class Environment(abc.ABC):
         Raises:
             NotImplementedError: The environment does not draw.
         """
-        raise NotImplementedError(self.why_it_cannot_draw)
+        raise NotImplementedError(f"{self.name} does not draw.")
 
     def check_compiled(self) -> None:
         """Raises if it is not played inside of compiled programs.
@@ -215,13 +215,19 @@ class Environment(abc.ABC):
         """Whether `render` draws states."""
         return type(self).render is not Environment.render
 
-    @property
-    def why_it_cannot_draw(self) -> str:
-        """The message where it does not."""
-        return (
-            f"{self.wording.environment} does not draw its states: give it a method render(state) "
-            "that returns a picture, a NumPy array shaped (height, width, 3) of dtype uint8."
-        )
+    def check_draws(self) -> None:
+        """Raises if it does not draw.
+
+        Raises:
+            NotImplementedError: It does not.
+        """
+        if not self.can_draw:
+            raise NotImplementedError(
+                f"{self.name} does not draw: an environment of your own needs a method render(state), "
+                "or render(state, params) beside reset_env and step_env. Environments of Gymnasium and "
+                'PettingZoo need the render mode "rgb_array", and to be made by their name, or by a '
+                "function that sets it."
+            )
 
     @property
     def name(self) -> str:

@@ -113,11 +113,6 @@ class Wrapper(Environment):
         return self.env.can_draw
 
     @property
-    def why_it_cannot_draw(self) -> str:
-        """The message where it does not."""
-        return self.env.why_it_cannot_draw
-
-    @property
     def wording(self) -> Wording:
         """How messages name the environment inside."""
         return self.env.wording

@@ -17,13 +17,13 @@ from jaxtyping import Array, ArrayLike, PyTree
 from jaxagents.core.arrays import AnyArray, is_traced
 from jaxagents.core.extras import require
 from jaxagents.core.keys import RandomKey, as_key
-from jaxagents.core.observed import CRITIC_STATE, without_critic_state
+from jaxagents.core.observed import CRITIC_STATE
 from jaxagents.core.trees import leaves_by_name
 
 FORMAT = "jaxagents policy 1"
 """The format of files, in their metadata."""
 ENTRIES = "entries"
-"""The key, in the metadata, of the names of an observation's entries, which earlier files lack."""
+"""The key, in the metadata, of the names of an observation's entries."""
 EXTRA = "jaxagents[export]"
 """The extra that reading and writing them needs."""
 
@@ -145,8 +145,6 @@ class ExportedPolicy:
         if self._entries and "" not in named:
             _check_entries(list(named), self._entries)
             return [_as_array(named[entry]) for entry in self._entries]
-        if len(named) > len(self._observed):
-            named = leaves_by_name(without_critic_state(observation))
         return [_as_array(leaf) for leaf in named.values()]
 
     def _batch_of(self, leaves: list[AnyArray]) -> tuple[int, ...]:
@@ -215,7 +213,7 @@ def load_policy(path: str | os.PathLike) -> ExportedPolicy:
         [array for _, array in sorted(_under("carry/", tensors).items())],
         _programs_of(path, tensors, metadata),
         {name: text for name, text in metadata.items() if name not in ("format", ENTRIES)},
-        json.loads(metadata.get(ENTRIES, "[]")),
+        json.loads(metadata[ENTRIES]),
     )
 
 

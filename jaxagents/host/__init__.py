@@ -1,21 +1,10 @@
 """Tools for loops of your own around Gymnasium environments: evaluation, monitors and videos."""
 
-from jaxagents.host.environments import EpisodeMonitor, example_transition, rescale_actions
-from jaxagents.host.evaluation import (
-    concatenate_trajectories,
-    evaluate,
-    evaluate_with_trajectories,
-    record_video,
-    supply_rng,
-)
-
-__all__ = [
-    "EpisodeMonitor",
-    "concatenate_trajectories",
-    "evaluate",
-    "evaluate_with_trajectories",
-    "example_transition",
-    "record_video",
-    "rescale_actions",
-    "supply_rng",
-]
+from jaxagents.host.environments import EpisodeMonitor as EpisodeMonitor
+from jaxagents.host.environments import example_transition as example_transition
+from jaxagents.host.environments import rescale_actions as rescale_actions
+from jaxagents.host.evaluation import concatenate_trajectories as concatenate_trajectories
+from jaxagents.host.evaluation import evaluate as evaluate
+from jaxagents.host.evaluation import evaluate_with_trajectories as evaluate_with_trajectories
+from jaxagents.host.evaluation import record_video as record_video
+from jaxagents.host.evaluation import supply_rng as supply_rng

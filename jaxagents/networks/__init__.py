@@ -1,79 +1,40 @@
 """Networks for actors and critics (flax.linen)."""
 
-from jaxagents.core.observed import Remembered
-from jaxagents.networks.cells import MinGRUCell
-from jaxagents.networks.dense import Dense, NoisyDense, with_noise
-from jaxagents.networks.encoding import (
-    DictEncoder,
-    ObservationEncoder,
-    WithEncoder,
-    observation_encoder,
-)
-from jaxagents.networks.ensembles import Ensemble, PerActor, ensemblize
-from jaxagents.networks.heads import (
-    CategoricalActor,
-    GaussianActor,
-    JointActor,
-    MultiCategoricalActor,
-    StateCritic,
-)
-from jaxagents.networks.initialisation import default_init
-from jaxagents.networks.learner_networks import (
-    ActionCritic,
-    CategoricalPolicy,
-    Critic,
-    DiscreteCritic,
-    DuelingCritic,
-    MLPHead,
-    Policy,
-    ValueCritic,
-)
-from jaxagents.networks.recurrent import NetworkWrapper, Recurrent, WithMemory, remembers
-from jaxagents.networks.torsos import MLP, PatchConv, Torso
-from jaxagents.networks.wrappers import CriticView, Masked, Normalised, ObservationOnly, normalised
-
-__all__ = [
-    "MLP",
-    "ActionCritic",
-    "CategoricalActor",
-    "CategoricalPolicy",
-    "Critic",
-    "CriticView",
-    "Dense",
-    "DictEncoder",
-    "DiscreteCritic",
-    "DuelingCritic",
-    "Ensemble",
-    "GaussianActor",
-    "JointActor",
-    "MLPHead",
-    "Masked",
-    "MinGRUCell",
-    "MultiCategoricalActor",
-    "NetworkWrapper",
-    "NoisyDense",
-    "Normalised",
-    "ObservationEncoder",
-    "ObservationOnly",
-    "PatchConv",
-    "PerActor",
-    "Policy",
-    "Recurrent",
-    "Remembered",
-    "StateCritic",
-    "Torso",
-    "ValueCritic",
-    "WithEncoder",
-    "WithMemory",
-    "default_init",
-    "ensemblize",
-    "normalised",
-    "observation_encoder",
-    "remembers",
-    "with_noise",
-]
-
-# Former names, from when networks with a memory had wrappers of their own.
-NormalisedRecurrent = Normalised
-PerActorWithMemory = for_each_actor = PerActor
-mask_actions, observation_only, critic_view = Masked, ObservationOnly, CriticView
+from jaxagents.core.observed import Remembered as Remembered
+from jaxagents.networks.cells import MinGRUCell as MinGRUCell
+from jaxagents.networks.dense import Dense as Dense
+from jaxagents.networks.dense import NoisyDense as NoisyDense
+from jaxagents.networks.dense import with_noise as with_noise
+from jaxagents.networks.encoding import DictEncoder as DictEncoder
+from jaxagents.networks.encoding import ObservationEncoder as ObservationEncoder
+from jaxagents.networks.encoding import WithEncoder as WithEncoder
+from jaxagents.networks.encoding import observation_encoder as observation_encoder
+from jaxagents.networks.ensembles import Ensemble as Ensemble
+from jaxagents.networks.ensembles import PerActor as PerActor
+from jaxagents.networks.ensembles import ensemblize as ensemblize
+from jaxagents.networks.heads import CategoricalActor as CategoricalActor
+from jaxagents.networks.heads import GaussianActor as GaussianActor
+from jaxagents.networks.heads import JointActor as JointActor
+from jaxagents.networks.heads import MultiCategoricalActor as MultiCategoricalActor
+from jaxagents.networks.heads import StateCritic as StateCritic
+from jaxagents.networks.initialisation import default_init as default_init
+from jaxagents.networks.learner_networks import ActionCritic as ActionCritic
+from jaxagents.networks.learner_networks import CategoricalPolicy as CategoricalPolicy
+from jaxagents.networks.learner_networks import Critic as Critic
+from jaxagents.networks.learner_networks import DiscreteCritic as DiscreteCritic
+from jaxagents.networks.learner_networks import DuelingCritic as DuelingCritic
+from jaxagents.networks.learner_networks import MLPHead as MLPHead
+from jaxagents.networks.learner_networks import Policy as Policy
+from jaxagents.networks.learner_networks import ValueCritic as ValueCritic
+from jaxagents.networks.recurrent import NetworkWrapper as NetworkWrapper
+from jaxagents.networks.recurrent import Recurrent as Recurrent
+from jaxagents.networks.recurrent import WithMemory as WithMemory
+from jaxagents.networks.recurrent import remembers as remembers
+from jaxagents.networks.torsos import MLP as MLP
+from jaxagents.networks.torsos import PatchConv as PatchConv
+from jaxagents.networks.torsos import Torso as Torso
+from jaxagents.networks.wrappers import CriticView as CriticView
+from jaxagents.networks.wrappers import Masked as Masked
+from jaxagents.networks.wrappers import Normalised as Normalised
+from jaxagents.networks.wrappers import ObservationOnly as ObservationOnly
+from jaxagents.networks.wrappers import normalised as normalised

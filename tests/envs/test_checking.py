@@ -244,18 +244,14 @@ def test_doubts_dtypes_and_bounds():
     )
 
 
-def test_doubts_kinds_that_there_are_not_and_masks_that_are_called_something_else():
-    class Masked(Walk):
+def test_doubts_kinds_that_there_are_not():
+    class Kinds(Walk):
         observation_space = spaces.Dict({"kind": Discrete(2)})
 
         def seen(self, position):
-            return {"kind": jnp.full((), 2), "legal_actions": jnp.ones(2, bool)}
+            return {"kind": jnp.full((), 2)}
 
-    doubted(
-        Masked(),
-        "the entry 'legal_actions' of observations has a flag for each of the 2 act",
-        "Masked gives observations outside of the bounds of its observation_space",
-    )
+    doubted(Kinds(), "Kinds gives observations outside of the bounds of its observation_space")
 
 
 def test_draws_actions_from_any_space_as_masks_allow():

@@ -21,35 +21,34 @@ def made(name):
 
 def centre_of(picture, colour):
     """Mean row and column of the pixels of a colour."""
-    wanted = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
-    return np.argwhere((picture == wanted).all(axis=-1)).mean(axis=0)
+    return np.argwhere((picture == colour).all(axis=-1)).mean(axis=0)
 
 
-POLE = "#D55E00"
+PENDULUM, WHEELS = (204, 77, 77), (128, 128, 128)
 
 
 @pytest.mark.parametrize(
-    ("name", "field", "values", "shape"),
+    ("name", "field", "values", "colour"),
     [
-        ("CartPole-v1", "theta", (-0.5, 0.5), (160, 384, 3)),
-        ("Pendulum-v1", "theta", (0.5, -0.5), (256, 256, 3)),  # counted as angles are
-        ("Acrobot-v1", "joint_angle1", (-0.5, 0.5), (256, 256, 3)),
-        ("MountainCar-v0", "position", (-0.7, 0.4), (256, 384, 3)),
-        ("MountainCarContinuous-v0", "position", (-0.7, 0.4), (256, 384, 3)),
+        ("CartPole-v1", "theta", (-0.5, 0.5), (202, 152, 101)),
+        ("Pendulum-v1", "theta", (0.5, -0.5), PENDULUM),  # counted as angles are
+        ("Acrobot-v1", "joint_angle1", (-0.5, 0.5), (0, 204, 204)),
+        ("MountainCar-v0", "position", (-0.7, 0.4), WHEELS),
+        ("MountainCarContinuous-v0", "position", (-0.7, 0.4), WHEELS),
     ],
 )
-def test_draws_classic_control(name, field, values, shape):
+def test_draws_classic_control(name, field, values, colour):
     env, state = made(name)
     left, right = (env.render(state.replace(**{field: np.float32(x)})) for x in values)
-    assert left.shape == right.shape == shape
+    assert left.shape == right.shape
     assert left.dtype == np.uint8
-    assert centre_of(left, POLE)[1] < centre_of(right, POLE)[1]
+    assert centre_of(left, colour)[1] < centre_of(right, colour)[1]
 
 
 def test_upright_is_up():
     env, state = made("Pendulum-v1")
     up, down = (env.render(state.replace(theta=np.float32(x))) for x in (0, np.pi))
-    assert centre_of(up, POLE)[0] < 128 < centre_of(down, POLE)[0]
+    assert centre_of(up, PENDULUM)[0] < len(up) / 2 < centre_of(down, PENDULUM)[0]
 
 
 def test_draws_games_of_minatar():
@@ -105,12 +104,9 @@ def test_draws_by_its_own_method():
 
 
 def test_says_what_is_missing():
-    for env, needed in (
-        (Pennies(), r"it a method render\(state\) that returns"),
-        (as_environment(Probe()), r"Probe a method render\(state, params\) that returns"),
-    ):
+    for env in (Pennies(), as_environment(Probe())):
         assert not env.can_draw
-        with pytest.raises(NotImplementedError, match=f"give {needed}"):
+        with pytest.raises(NotImplementedError, match="does not draw"):
             env.render(None)
     assert not as_environment(*gymnax.make("DeepSea-bsuite")).can_draw
 
@@ -121,7 +117,6 @@ def test_says_what_is_missing():
         ([np.zeros((4, 6, 3))], r"a picture.*got shape \(4, 6, 3\) and dtype float64"),
         ([np.zeros((4, 6), np.uint8)], r"a picture.*got shape \(4, 6\)"),
         ([None], "a picture.*got shape"),
-        ([np.zeros((i, 2, 3), np.uint8) for i in (1, 2)], "pictures of one size"),
     ],
 )
 def test_refuses_what_is_no_picture(pictures, message):

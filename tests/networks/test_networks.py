@@ -169,7 +169,7 @@ def test_parts_are_in_the_order_of_the_leaves():
     assert encoder.ndims == (1, 2, 1, 0)
     expected = np.concatenate([[1.0, 0.0], obs["a"][1].ravel(), obs["b"], [7.0]])
     np.testing.assert_array_equal(encoder.apply({}, obs), expected)
-    with pytest.raises(ValueError, match=r"observations of 4 arrays, got one of 1: \(\(2,\),\)"):
+    with pytest.raises(ValueError, match="argument 2 is longer"):
         encoder.init(KEY, (uniform(2),))
 
 

@@ -1,7 +1,7 @@
 """Adapters of the environments of other suites, one file for each suite."""
 
-from jaxagents.envs.adapters.functional import Functional, Gymnax
+from jaxagents.envs.adapters.functional import Functional
 from jaxagents.envs.adapters.making import as_environment, make
 from jaxagents.envs.adapters.native import Native
 
-__all__ = ["Functional", "Gymnax", "Native", "as_environment", "make"]
+__all__ = ["Functional", "Native", "as_environment", "make"]

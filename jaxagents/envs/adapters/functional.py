@@ -124,23 +124,12 @@ class Functional(Environment):
     def render(self, state: PyTree) -> PyTree:
         """Draws a state, by the object's `render(state, params)` or by a drawing of ours."""
         drawing = drawing_of(self.env)
-        if drawing is None:
-            raise NotImplementedError(self.why_it_cannot_draw)
-        return drawing(self.env, state, self.params)
+        return super().render(state) if drawing is None else drawing(self.env, state, self.params)
 
     @property
     def can_draw(self) -> bool:
         """Whether `render` draws states."""
         return drawing_of(self.env) is not None
-
-    @property
-    def why_it_cannot_draw(self) -> str:
-        """The message where it does not."""
-        return (
-            f"{self.name} does not draw its states: give {self.wording.environment} a method "
-            "render(state, params) that returns a picture, a NumPy array shaped (height, width, 3) of "
-            "dtype uint8, or a figure of matplotlib."
-        )
 
     @property
     def render_fps(self) -> float | int:
@@ -285,7 +274,3 @@ def _flag(x: PyTree, what: str) -> Bool[Array, ""]:
         ) from error
     check_flag(flag, what)
     return flag.astype(bool).reshape(())
-
-
-Gymnax = Functional
-"""Its former name, where the object is an environment of gymnax."""

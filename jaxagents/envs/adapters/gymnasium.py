@@ -166,15 +166,6 @@ class Gymnasium(HostEnvironment, Native):
         )
         return Vector(vector, given, names)
 
-    @property
-    def why_it_cannot_draw(self) -> str:
-        """The message where it does not."""
-        return (
-            f"{self.name} does not draw: videos need an environment that is registered with Gymnasium "
-            'and has the render mode "rgb_array", or a function that makes one with '
-            'render_mode="rgb_array".'
-        )
-
 
 # Making more environments like one that is given.
 

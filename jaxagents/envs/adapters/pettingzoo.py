@@ -142,14 +142,6 @@ class PettingZoo(HostEnvironment, Native):
         envs = [make(**options) for _ in range(n_envs)]
         return ParallelCopies(envs, self._actors, terms)
 
-    @property
-    def why_it_cannot_draw(self) -> str:
-        """The message where it does not."""
-        return (
-            f"{self.name} does not draw: videos need an environment that has a name and the render mode "
-            '"rgb_array", or one that is made with render_mode="rgb_array".'
-        )
-
 
 # Making more environments like one that is given.
 

@@ -154,8 +154,8 @@ class HostEnvironment(Environment):
         key, draws = (purpose, n_envs, terms), purpose == "film"
         if key in self._live:
             return self._live[key]
-        if draws and not self.can_draw:
-            raise NotImplementedError(self.why_it_cannot_draw)
+        if draws:
+            self.check_draws()
         copies = self._copies(purpose, n_envs, terms)
         others = [episodes for key, episodes in self._live.items() if key[0] != purpose]
         check_distinct(copies.environments, [env for each in others for env in each.environments])

@@ -107,11 +107,6 @@ class Vector(Copies):
         self, obs: PyTree, info: Mapping[str, Any], over: Bool[np.ndarray, "environments"]
     ) -> PyTree:
         """Observations, with the last one where an episode is over in place of the next first one."""
-        if "final_obs" not in info:
-            raise ValueError(
-                f"{self.env} starts episodes in the step that ends the one before, but its info lacks "
-                "final_obs, the last observations. Make it with AutoresetMode.NEXT_STEP or DISABLED."
-            )
         obs = jax.tree.map(np.copy, obs)
         for i in np.flatnonzero(over):
             final = info["final_obs"][i]

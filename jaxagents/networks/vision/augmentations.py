@@ -25,6 +25,7 @@ AnyImages = Shaped[Array | np.ndarray, "..."]
 Images = Shaped[Array, "batch height width channels"]
 Planes = Float[Array, "colours batch height width"]
 _LUMA = (0.299, 0.587, 0.114)
+augmentations: dict[str, Callable[..., Array]] = {}
 
 
 def augment(key: RandomKey, images: AnyImages, steps: Mapping[str, Mapping[str, Any]]) -> Array:
@@ -58,7 +59,7 @@ def augment(key: RandomKey, images: AnyImages, steps: Mapping[str, Mapping[str, 
 def _augmentation(
     function: Callable[Concatenate[Array, Array, P], Array],
 ) -> Callable[Concatenate[Array, AnyImages, P], Array]:
-    """Lifts a function of one batch of images to any batch axes or none, and compiles it."""
+    """Lifts a function of one batch of images to any batch axes or none, compiles it and lists it."""
     parameters = inspect.signature(function).parameters.values()
     defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     change: Callable[..., Array] = function
@@ -79,6 +80,7 @@ def _augmentation(
         options = {name: _like_default(x, defaults.get(name)) for name, x in kwargs.items()}
         return compiled(as_key(key), images, *args, **options)
 
+    augmentations[function.__name__] = lifted
     return lifted
 
 
@@ -347,17 +349,6 @@ def gaussian_blur(
     x = x.reshape(n, height, (width + size - 1) * channels)
     x = blur(jax.lax.optimization_barrier(x), width * channels, channels).reshape(images.shape)
     return _for_some(choice_key, probability, _like(images, x), images)
-
-
-augmentations: dict[str, Callable[..., Array]] = {
-    "random_crop": random_crop,
-    "random_resized_crop": random_resized_crop,
-    "random_flip": random_flip,
-    "colour_jitter": colour_jitter,
-    "gaussian_blur": gaussian_blur,
-    "solarize": solarize,
-    "grayscale": grayscale,
-}
 
 
 def _luminance(x: Planes) -> Float[Array, "1 batch height width"]:

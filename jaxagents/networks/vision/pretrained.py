@@ -2,15 +2,14 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import serialization, traverse_util
-from jaxtyping import Array, PyTree
+from jaxtyping import PyTree
 
 from jaxagents.core.extras import require
 
@@ -150,14 +149,8 @@ def _read(path: Path) -> dict[str, PyTree]:
 
 
 def _msgpack_arrays(path: Path) -> dict[str, PyTree]:
-    tree = serialization.msgpack_restore(path.read_bytes())
-    if not isinstance(tree, dict):
-        raise TypeError(f"it holds no dict, but {type(tree).__name__}.")
-    arrays = _flatten(tree)
-    for name, leaf in arrays.items():
-        if not isinstance(leaf, np.ndarray | np.generic | jax.Array):
-            raise TypeError(f"{name!r} is no array, but {type(leaf).__name__}.")
-    return arrays
+    tree: Any = serialization.msgpack_restore(path.read_bytes())
+    return {name: np.asarray(leaf) for name, leaf in _flatten(tree).items()}
 
 
 def _fitted(
@@ -165,36 +158,20 @@ def _fitted(
 ) -> dict[str, PyTree]:
     """Arrays by their joined names as a dict like `variables`, which they must fit."""
     expected = _flatten(variables)
-    missing, superfluous = expected.keys() - found.keys(), found.keys() - expected.keys()
-    if missing or superfluous:
-        problems = [
-            _listing("lacks", missing),
-            _listing("has, but the network lacks,", superfluous),
-        ]
-        raise ValueError(f"{source} does not fit: it {' and '.join(filter(None, problems))}.")
+    missing, others = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
+    if missing or others:
+        raise ValueError(
+            f"{source} does not fit: it lacks {missing[:_MOST_NAMES]}, and has "
+            f"{others[:_MOST_NAMES]}, which the network lacks."
+        )
     for name, leaf in expected.items():
-        _check_leaf(source, name, leaf, found[name])
+        if leaf.shape != found[name].shape:
+            raise ValueError(
+                f"{source} does not fit: {name!r} has the shape {found[name].shape}, but the network "
+                f"{leaf.shape}."
+            )
     fitted = {name: jnp.asarray(found[name], leaf.dtype) for name, leaf in expected.items()}
     return traverse_util.unflatten_dict(fitted, sep="/")
-
-
-def _check_leaf(
-    source: str, name: str, expected: Array | jax.ShapeDtypeStruct, found: Array | np.ndarray
-) -> None:
-    if expected.shape != found.shape:
-        difference = f"the shape {found.shape}, but the network {expected.shape}"
-    elif jnp.issubdtype(expected.dtype, jnp.floating) != jnp.issubdtype(found.dtype, jnp.floating):
-        difference = f"the type {found.dtype}, but the network {expected.dtype}"
-    else:
-        return
-    raise ValueError(f"{source} does not fit: {name!r} has {difference}.")
-
-
-def _listing(verb: str, names: Iterable[str]) -> str:
-    """A verb with the first of the names that it is about; empty if there are none."""
-    names = sorted(names)
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"{verb} {', '.join(map(repr, names[:_MOST_NAMES]))}{more}" if names else ""
 
 
 def _safetensors() -> Any:

@@ -217,7 +217,7 @@ def test_a_vector_without_last_observations_is_refused():
     def play_five_steps():
         return [episodes.step(actions_of(time)) for time in range(5)]
 
-    with pytest.raises(ValueError, match="lacks final_obs"):
+    with pytest.raises(KeyError, match="final_obs"):
         play_five_steps()
 
 

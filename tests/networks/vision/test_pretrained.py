@@ -63,19 +63,15 @@ def test_arrays_that_lie_otherwise_in_memory(tmp_path, name):
     [
         (
             {"params": {"a": {"bias": 0.0, "kernel": 0.0}}},
-            "it lacks 'params/a/bias' and has, but the network lacks, 'batch_stats/a/mean', 'params/b'",
+            r"it lacks \['params/a/bias'\], and has \['batch_stats/a/mean', 'params/b'\], which the n",
         ),
         (
             {f"layer{i}": 0.0 for i in range(9)},
-            "it lacks 'layer0', 'layer1', 'layer2', 'layer3', 'layer4' and 4 more and has",
+            r"it lacks \['layer0', 'layer1', 'layer2', 'layer3', 'layer4'\], and has",
         ),
         (
             {**VARIABLES, "params": {**VARIABLES["params"], "b": jnp.zeros((1, 2))}},
             r"weights.* does not fit: 'params/b' has the shape \(1,\), but the network \(1, 2\)",
-        ),
-        (
-            {**VARIABLES, "params": {**VARIABLES["params"], "b": jnp.zeros(1, jnp.int32)}},
-            "weights.* does not fit: 'params/b' has the type float32, but the network int32",
         ),
     ],
 )
@@ -96,18 +92,12 @@ def test_files_that_cannot_be_read_are_named(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (np.zeros(3), "it holds no dict, but ndarray"),
-        ([np.zeros(3)], "it holds no dict, but list"),
-        ({"a": {"kernel": 0.5}}, "'a/kernel' is no array, but float"),
-        ({"a": None}, "'a' is no array, but NoneType"),
-    ],
+    "content", [np.zeros(3), [np.zeros(3)], {"a": {"kernel": 0.5}}, {"a": None}], ids=str
 )
-def test_files_of_other_things_than_arrays_are_named(tmp_path, content, message):
+def test_files_of_other_things_than_arrays_are_named(tmp_path, content):
     path = tmp_path / "x.msgpack"
     path.write_bytes(serialization.msgpack_serialize(content))
-    with pytest.raises(ValueError, match=rf"x.msgpack cannot be read as .* {message}"):
+    with pytest.raises(ValueError, match=r"x.msgpack (cannot be read as|does not fit)"):
         load_pretrained(VARIABLES, path)
 
 
@@ -228,8 +218,8 @@ SMALLER = {**STEM, **torch_layers("layer1.0.", 64, 64, (3, 3), shortcut=False)}
 @pytest.mark.parametrize(
     ("layers", "norm", "message"),
     [
-        (STEM, "batch", "it lacks 'batch_stats/stage1_block1/norm1/mean', .* and 5 more."),
-        (SMALLER, "group", "has, but the network lacks, 'batch_stats/stage1_block1/norm1/mean'"),
+        (STEM, "batch", r"it lacks \['batch_stats/stage1_block1/norm1/mean', .*, and has \[\]"),
+        (SMALLER, "group", r"has \['batch_stats/stage1_block1/norm1/mean'"),
         (
             {**SMALLER, "conv1": (64, 1, 7, 7)},
             "batch",
