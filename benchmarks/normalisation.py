@@ -51,6 +51,8 @@ def parse_args() -> argparse.Namespace:
     add = parser.add_argument
     add("--environments", nargs="+", default=["CartPole-v1", "Pendulum-v1"], help="of gymnax")
     add("--envs", type=int, nargs="+", default=[64, 1024], help="numbers of them")
+    kinds = [kind for kind in SWITCHES if kind != "neither"]
+    add("--normalised", nargs="+", choices=kinds, default=kinds, help="beside neither")
     add("--turns", type=int, default=15, help="how often each agent is timed")
     add("--seconds", type=float, default=0.5, help="aimed length of a turn")
     add("--markdown", type=Path, help="file for the table")
@@ -59,7 +61,8 @@ def parse_args() -> argparse.Namespace:
 
 def time_in_turns(name: str, n_envs: int, args: argparse.Namespace) -> dict[str, np.ndarray]:
     """Seconds of an update in each turn, by what is normalised."""
-    trainings = {kind: Training(name, n_envs, fields) for kind, fields in SWITCHES.items()}
+    kinds = ["neither", *args.normalised]
+    trainings = {kind: Training(name, n_envs, SWITCHES[kind]) for kind in kinds}
     n_updates = max(1, round(args.seconds / trainings["neither"].seconds(1)))
     times = {kind: [] for kind in trainings}
     for _ in range(args.turns):

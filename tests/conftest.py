@@ -37,7 +37,6 @@ LONG = [
     "tests/examples/test_examples.py",
     "tests/examples/test_host_examples.py",
     "tests/examples/test_distributed_examples.py",
-    "tests/test_cli.py",
     "tests/benchmarks/test_benchmarks.py",
 ]
 PAGES = "tests/examples/test_guides.py"

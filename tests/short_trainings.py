@@ -1,10 +1,13 @@
 """Trainings cut short, for code that is written for people: it runs, and learns nothing."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import pytest
+from mistakes.things import zeros
 
+from jaxagents.agents.agent import Agent
 from jaxagents.core.config import StaticConfig
 
 ALWAYS = {"n_steps": 4, "eval_frequency": 4}
@@ -34,6 +37,20 @@ def cut_trainings_short(patch: pytest.MonkeyPatch) -> None:
         check(config)
 
     patch.setattr(StaticConfig, "__post_init__", cut)
+
+
+def trace_trainings(patch: pytest.MonkeyPatch) -> None:
+    """Has fresh runs in compiled environments traced, which calls all hooks, and give zeros."""
+    train = Agent.train
+
+    def traced(agent: Agent, rng: Any, hyperparams: Any = None, *others: Any, **how: Any) -> Any:
+        if agent.episodes.env.on_host or others or how:
+            return train(agent, rng, hyperparams, *others, **how)
+        outcome = zeros(lambda: train(agent, rng, hyperparams))
+        agent.collect_training(*outcome)
+        return outcome
+
+    patch.setattr(Agent, "train", traced)
 
 
 def keep_devices(patch: pytest.MonkeyPatch) -> None:

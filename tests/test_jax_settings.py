@@ -18,13 +18,14 @@ CASES = {case.name: case for case in AGENTS}
 
 
 @pytest.mark.parametrize(
-    ("name", "looks_for"),
-    [("PPO", jax.debug_nans), ("CQL", jax.debug_nans), ("DQN", jax.debug_infs)],
+    ("name", "looks_for", "is_wide"),
+    [("REINFORCE", jax.debug_nans, True), ("DQN", jax.debug_infs, False)],
 )
-def test_trains_while_what_is_not_finite_is_looked_for(name, looks_for):
+def test_trains_while_what_is_not_finite_is_looked_for(name, looks_for, is_wide):
+    """And while numbers may have 64 bits."""
     case = CASES[name]
-    agent, hyperparams = case.make(MatchSign), case.hyperparams()
-    with looks_for(True):
+    with looks_for(True), jax.enable_x64(is_wide):
+        agent, hyperparams = case.make(MatchSign), case.hyperparams()
         runner, metrics = agent.train(KEY, hyperparams, n_steps=2, progress=False)
         agent.train(None, hyperparams, runner, n_steps=1, progress=False)
     losses = metrics[case.loss]
@@ -52,9 +53,10 @@ def test_a_loss_that_is_nan_is_found():
         agent.advance(runner, 2)
 
 
-@pytest.mark.parametrize("looks_for", [jax.debug_nans, jax.debug_infs])
-def test_what_is_not_finite_is_found_in_a_program_that_works_in_place(looks_for):
-    bad = {jax.debug_nans: jnp.nan, jax.debug_infs: jnp.inf}[looks_for]
+@pytest.mark.parametrize(
+    ("looks_for", "bad"), [(jax.debug_nans, jnp.nan), (jax.debug_infs, jnp.inf)]
+)
+def test_what_is_not_finite_is_found_in_a_program_that_works_in_place(looks_for, bad):
     x = jnp.ones(3)
     with looks_for(True), pytest.raises(FloatingPointError):
         jit_in_place(lambda x: x * bad)(x)
@@ -79,20 +81,11 @@ def test_trains_while_numbers_may_have_64_bits(case):
         check_dtypes_of_training(case.make(MatchSign), case.hyperparams())
 
 
-@pytest.mark.parametrize("name", ["CartPole-v1", "MountainCar-v0", "Breakout-MinAtar"])
+@pytest.mark.parametrize("name", ["CartPole-v1", "Breakout-MinAtar"])
 def test_trains_in_gymnax_while_numbers_may_have_64_bits(name):
     with jax.enable_x64(True):
         agent = A2C(*gymnax.make(name), a2c.AgentConfig(n_steps=1, n_evals=2))
         check_dtypes_of_training(agent, a2c.HyperParameters())
-
-
-def test_makes_updates_while_numbers_may_have_64_bits():
-    case = CASES["A2C"]
-    with jax.enable_x64(True):
-        agent = case.make(MatchSign, False)
-        runner, _ = agent.train(KEY, case.hyperparams(), n_steps=2, progress=False)
-    assert runner.update_step == 2
-    assert np.isfinite(runner.info["actor_loss"])
 
 
 def test_numbers_of_32_bits_are_left_alone():
@@ -103,12 +96,8 @@ def test_numbers_of_32_bits_are_left_alone():
 
 def test_states_keep_the_widths_that_they_have_at_reset():
     with jax.enable_x64(True):
-        like = {
-            "x": jnp.zeros((), jnp.float32),
-            "n": jnp.zeros((), jnp.int64),
-            "b": jnp.ones((), bool),
-        }
-        given = {"x": jnp.zeros((), jnp.float64), "n": jnp.zeros((), jnp.int32), "b": jnp.int64(1)}
+        like = {"x": jnp.float32(0), "n": jnp.int64(0), "b": jnp.bool(True)}
+        given = {"x": jnp.float64(0), "n": jnp.int32(0), "b": jnp.int64(1)}
         found = with_widths_of(like, given)
         assert [found[name].dtype for name in "xnb"] == [jnp.float32, jnp.int64, jnp.int64]
         assert with_widths_of((), given) is given

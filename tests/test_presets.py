@@ -49,11 +49,6 @@ def test_presets_may_have_schedules():
     assert chosen.hyperparams.critic_learning_rate.n_steps == chosen.config.n_steps
 
 
-def test_the_nearest_preset_is_named():
-    with pytest.raises(ValueError, match=r"no preset 'dqn-cartpol'. Did you mean 'dqn-cartpole'\?"):
-        preset("dqn-cartpol")
-
-
 def test_the_rate_falls_over_all_gradient_steps():
     for config, steps in (
         (jaxagents.ppo.AgentConfig(n_steps=10, batch_size=16, minibatch_size=4), 10 * 4 * 4),

@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from orbax.checkpoint.options import MultiprocessingOptions
 
 _SECONDS_FOR_A_FILE_TO_APPEAR = 10.0
+_SECONDS_FOR_THREADS_TO_END = 5.0
 _one_at_a_time = threading.Lock()
 """Held while a checkpoint is saved: orbax tells the saves of a process apart by one number for all."""
 
@@ -239,7 +240,7 @@ class Writer:
         def save() -> None:
             arrays = jax.tree.leaves(items[self._store.item].item)
             probe(self._store.checkpoints, sum(array.nbytes for array in arrays))
-            with _one_at_a_time:
+            with _one_at_a_time, _waiting_for_threads():
                 self._orbax.save(path, args=items)
 
         self._wait = self._thread.submit(self._complete, path, save).result
@@ -284,6 +285,34 @@ class Writer:
             self._begin_again()
             self._write(*self._unwritten)
             self._finish()
+
+
+@contextlib.contextmanager
+def _waiting_for_threads() -> Iterator[None]:
+    """A context in which orbax saves: where it fails, threads that it abandons may write files yet.
+
+    They have to end before what remains of the checkpoint is removed.
+    """
+    before = _threads_of_orbax()
+    try:
+        yield
+    except BaseException:
+        deadline = time.monotonic() + _SECONDS_FOR_THREADS_TO_END
+        while late := _threads_of_orbax() - before:  # they may begin others
+            remaining = deadline - time.monotonic()
+            if remaining <= 0.0:
+                break
+            threading.Thread.join(late.pop(), remaining)  # their own raises what went wrong
+        raise
+
+
+def _threads_of_orbax() -> set[threading.Thread]:
+    """Its own threads, and the workers of event loops."""
+    return {
+        thread
+        for thread in threading.enumerate()
+        if type(thread).__module__.startswith("orbax.") or thread.name.startswith("asyncio_")
+    }
 
 
 class SharedWriter(Writer):

@@ -36,7 +36,7 @@ RUNS = {  # options of a small run, and a row of its report
     ),
     "learners.py": ("--only pendulum --quick --libraries jaxagents", "| jaxagents"),
     "memory.py": (
-        "--tasks 'CartPole without velocities' --memories gru --share 0.001",
+        "--tasks 'CartPole without velocities' --memories gru --share 0.001 --seeds 1",
         "| CartPole without velocities | gru |",
     ),
     "multi_agent.py": (
@@ -44,7 +44,7 @@ RUNS = {  # options of a small run, and a row of its report
         "| meeting, MAPPO | jaxagents",
     ),
     "normalisation.py": (
-        "--environments CartPole-v1 --envs 4 --turns 1 --seconds 0.01",
+        "--environments CartPole-v1 --envs 4 --normalised both --turns 1 --seconds 0.01",
         "| CartPole-v1 | 4 | both |",
     ),
     "off_policy.py": ("--only cartpole pendulum_offline --agents DQN BC --quick", "| DQN |"),
@@ -65,7 +65,7 @@ RUNS = {  # options of a small run, and a row of its report
         "| DDQN, an update of 128 each ten steps | jaxagents",
     ),
     "sac_speed.py": (f"--envs Pendulum-v1 --steps 10 {ALONE}", "| Pendulum-v1 | jaxagents"),
-    "scaling.py": ("--devices 2 --envs 32 --repeats 1 --seconds 0.01", "| 2 | 64 |"),
+    "scaling.py": ("--devices 1 --envs 32 --repeats 1 --seconds 0.01", "| 1 | 32 |"),
     "suites.py": (
         "--tasks gymnax:CartPole-v1 --seeds 1 --share 0.01",
         "| `gymnax:CartPole-v1` | PPO |",

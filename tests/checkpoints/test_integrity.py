@@ -41,13 +41,13 @@ def change_notes(folder, step, **changes):
     path.write_text(json.dumps(notes.sealed(others, changed["step"], mean_return)))
 
 
-@pytest.mark.slow  # a hundred restores
-@pytest.mark.parametrize("subject", [corruption.Agent(), corruption.Host()], ids=["agent", "host"])
-def test_harm_of_any_kind_is_noticed(subject):
-    _, faults = corruption.attack(subject, number=20)
+@pytest.mark.slow  # many restores
+@pytest.mark.parametrize("name", corruption.SUBJECTS)
+def test_harm_of_any_kind_is_noticed(name):
+    harms = [*corruption.HARMS, corruption.forget]
+    counts, faults = corruption.attack(corruption.SUBJECTS[name], len(harms), harms=harms)
     assert not faults
-    certain, _ = corruption.attack(subject, number=1, harms=[corruption.forget], modes=["last"])
-    assert certain == {corruption.FELL_BACK: 1}
+    assert counts[corruption.FELL_BACK]  # the last harm is certain to be noticed
 
 
 def test_the_best_checkpoint_stays_when_a_training_goes_on(folder):
@@ -67,10 +67,9 @@ def test_only_a_finite_return_is_the_best(folder):
     assert best_first({0: 1.0, 2: np.nan, 4: np.inf, 6: 3.0, 8: 3.0, 10: -np.inf}) == [8, 6, 0]
     for step in saved_steps(folder):
         change_notes(folder, step, mean_return=np.nan)
-    agent = make(folder)
     with pytest.raises(ValueError, match="has a finite mean return"):
-        agent.restore("best")
-    agent.restore("last")
+        make(folder).restore("best")
+    make(folder).restore("last")
 
 
 def flip(place):
@@ -140,15 +139,17 @@ def test_refusing_to_train_behind_a_whole_checkpoint_leaves_a_harmed_one_where_i
     assert names_in(folder / "checkpoints") == {"0", "2", "4", "6"}
 
 
-def test_a_folder_with_the_name_of_another_step_is_damage(folder):
+def test_a_folder_with_the_name_of_another_step_is_damage_and_others_are_passed_over(folder):
     checkpoints = folder / "checkpoints"
+    shutil.copytree(checkpoints / "4", checkpoints / "kept")
     (checkpoints / "6").rename(checkpoints / "99999")
-    (checkpoints / "²").mkdir()
-    (checkpoints / "007").mkdir()
+    for name in ("²", "007", "plots"):
+        (checkpoints / name).mkdir()
     agent = make(folder)
     assert saved_steps(folder) == [0, 2, 4, 99999]
-    with pytest.warns(UserWarning, match="it is the checkpoint of 6, and was renamed"):
+    with pytest.warns(UserWarning, match="it is the checkpoint of 6, and was renamed") as said:
         agent.restore("last")
+    assert len(said) == 1
     assert agent.previous_training_max_step == 4
 
 
@@ -165,13 +166,6 @@ def test_a_checkpoint_that_was_renamed_is_passed_over_with_a_warning(folder, nam
         (folder / "checkpoints" / str(step)).rename(folder / "checkpoints" / f"step-{step}")
     with pytest.warns(UserWarning, match=r"update \d, and was renamed"):
         make(folder)
-
-
-def test_copies_and_other_folders_are_passed_over_silently(folder, recwarn):
-    shutil.copytree(folder / "checkpoints" / "6", folder / "checkpoints" / "kept")
-    (folder / "checkpoints" / "plots").mkdir()
-    make(folder).restore("last")
-    assert not recwarn
 
 
 def test_a_checkpoint_of_a_later_release_is_refused(folder, monkeypatch):
@@ -196,8 +190,6 @@ def test_verifies_each_checkpoint_and_restores_the_best_of_the_others(folder):
     damages = verify(folder)
     assert [step for step, damage in damages.items() if damage] == [2, 4, 6]
     assert "its notes cannot be read (FileNotFoundError" in damages[4]
-    with pytest.raises(FileNotFoundError, match="holds no checkpoints"):
-        verify(folder / "checkpoints")
 
 
 @pytest.fixture
@@ -343,15 +335,6 @@ def times_of_changes(folder):
     return times
 
 
-def copy_files_that_stay(folder, copy):
-    """Copies a folder, passing over what a thread removes meanwhile, such as tensorstore's locks."""
-    try:
-        shutil.copytree(folder, copy)
-    except shutil.Error as error:
-        if not all("[Errno 2]" in why for _, _, why in error.args[0]):
-            raise
-
-
 @pytest.mark.slow  # fifty copies of a folder
 def test_a_kill_while_a_checkpoint_is_written_anew_leaves_the_old_or_the_new_one(tmp_path):
     agent = trained(tmp_path / "run", n_steps=1)
@@ -363,7 +346,8 @@ def test_a_kill_while_a_checkpoint_is_written_anew_leaves_the_old_or_the_new_one
             if writing and state != states[-1]:
                 states.append(state)
                 copies.append(tmp_path / f"killed-{len(copies)}")
-                copy_files_that_stay(tmp_path / "run", copies[-1])
+                with contextlib.suppress(shutil.Error):  # of files that other threads remove
+                    shutil.copytree(tmp_path / "run", copies[-1])
 
     kill.on_touch(tmp_path / "run" / "checkpoints", copy)
     changed = CASE.hyperparams(gamma=0.25)
@@ -377,11 +361,11 @@ def test_a_kill_while_a_checkpoint_is_written_anew_leaves_the_old_or_the_new_one
         assert AgentStore(folder).damage(1) is None
     assert gammas == sorted(gammas, reverse=True)
     assert set(gammas) == {0.5, 0.25}
-    last_old = gammas.index(0.25) - 1
-    agent = make(copies[last_old])
+    last_old = copies[gammas.index(0.25) - 1]
+    agent = make(last_old)
     runner, _ = agent.restore("last")
     agent.train(None, changed, runner, n_steps=1, progress=False)
-    assert names_in(copies[last_old] / "checkpoints") == {"0", "1-2", "2"}
+    assert names_in(last_old / "checkpoints") == {"0", "1-2", "2"}
 
 
 def test_a_checkpoint_that_is_written_anew_takes_the_place_of_the_old_one(folder):
@@ -409,8 +393,8 @@ def test_a_kill_while_an_old_checkpoint_is_removed_harms_none(tmp_path, monkeypa
 
 
 @pytest.mark.slow
-def test_ten_kills_lose_nothing():
-    command = [sys.executable, kill.__file__, "--number", "10", "--subjects", "host", "PPO"]
+def test_six_kills_lose_nothing():
+    command = [sys.executable, kill.__file__, "--number", "6", "--subjects", "host", "PPO"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("killed 5 times") == 2
+    assert done.stdout.count("killed 3 times") == 2

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
-from compilations import collectives_of, compilations, lowered_updates
+from compilations import compilations
 from gymnasium_probes import Walk, Walks
 from probes import MatchSign
 from registry import AGENTS
-from saved_runs import outcome_of
+from saved_runs import CASE, make, outcome_of
 
 from jaxagents import A2C, verify
 from jaxagents.checkpoints.records import saved_steps
@@ -23,8 +23,7 @@ from jaxagents.engine.members import MembersOnDevices
 from jaxagents.sharding import make_mesh
 
 CASES = {case.name: case for case in AGENTS}
-PPO, CASE = CASES["PPO"], CASES["REINFORCE"]
-"""An agent of many epochs of minibatches, and one whose programs are the smallest."""
+PPO = CASES["PPO"]
 KEY, KEY_3 = jax.random.key(0), jax.random.key(3)
 
 
@@ -40,7 +39,7 @@ class InterruptingLogger:
 
 
 def test_an_interrupted_training_returns_what_it_has_and_says_where_it_was(capfd):
-    agent = CASE.make(MatchSign)
+    agent = make()
     many = {"n_steps": 100, "loggers": [InterruptingLogger(at=2)]}
     runner, metrics = agent.train(KEY, CASE.hyperparams(), progress=True, **many)
     shown, stopped = capfd.readouterr().err, int(runner.update_step)
@@ -65,7 +64,7 @@ def test_an_interruption_while_programs_are_compiled_is_noted(tmp_path, monkeypa
         return start(*args)
 
     monkeypatch.setattr(OnDevice, "start", interrupted)
-    agent = CASE.make(MatchSign, checkpoint_dir=tmp_path)
+    agent = make(tmp_path, restore_agent=False)
     agent.train(KEY, CASE.hyperparams(), n_steps=500, progress=False)
     stopped = agent.previous_training_max_step
     assert stopped < 500
@@ -74,7 +73,7 @@ def test_an_interruption_while_programs_are_compiled_is_noted(tmp_path, monkeypa
 
 def test_loggers_get_the_mean_of_every_metric_and_a_bar_shows_progress(capfd):
     logger = InterruptingLogger()
-    _, metrics = CASE.make(MatchSign).train(KEY, CASE.hyperparams(), loggers=[logger])
+    _, metrics = make().train(KEY, CASE.hyperparams(), loggers=[logger])
     assert [step for step, _ in logger.logged] == metrics["update_step"].tolist()
     first, last = logger.logged[0][1], logger.logged[-1][1]
     assert "actor_loss" not in first  # there is none before an update
@@ -83,12 +82,12 @@ def test_loggers_get_the_mean_of_every_metric_and_a_bar_shows_progress(capfd):
     np.testing.assert_allclose(last["actor_loss"], metrics["actor_loss"][-1], rtol=1e-6)
     shown = capfd.readouterr().err
     assert "REINFORCE on MatchSign: 100%" in shown
-    assert "5/5" in shown
-    assert shown.count("5 updates x 64 steps = 320 environment steps\n") == 1
+    assert "6/6" in shown
+    assert shown.count("6 updates x 64 steps = 384 environment steps\n") == 1
 
 
 def test_shows_progress_inside_of_a_compiled_program_if_asked(capfd):
-    agent, hyperparams = CASE.make(MatchSign), CASE.hyperparams()
+    agent, hyperparams = make(), CASE.hyperparams()
     silent = jax.jit(agent.train).trace(KEY, hyperparams)
     assert not silent.jaxpr.effects  # nothing is called on the host, and so nothing shown
 
@@ -105,10 +104,10 @@ def test_shows_progress_inside_of_a_compiled_program_if_asked(capfd):
 
 def test_an_integer_is_a_seed_wherever_a_key_is(tmp_path):
     given = KEY_3, CASE.agent._hyperparams_type()  # those that are taken where none are given
-    alone = CASE.make(MatchSign)
+    alone = make()
     trees.assert_equal(alone.train(3, progress=False), alone.train(*given, progress=False))
     trees.assert_equal(alone.start(3), alone.start(*given))
-    agent = CASE.make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
+    agent = make(tmp_path)
     runner, _ = agent.resume(3, progress=False)
     trees.assert_equal(agent.resume(KEY_3, progress=False)[0], runner)
     trees.assert_equal(agent.eval(3), agent.eval(KEY_3))
@@ -120,44 +119,32 @@ def test_an_integer_is_a_seed_wherever_a_key_is(tmp_path):
         agent.resume(4)
 
 
-def test_without_hyperparameters_a_training_goes_on_with_those_it_had(tmp_path):
-    files = {"checkpoint_dir": tmp_path, "restore_agent": True}
-    hyperparams = CASE.hyperparams()
-    CASE.make(MatchSign, **files).train(3, hyperparams, n_steps=2, progress=False)
-    runner, _ = CASE.make(MatchSign, **files).resume(3, progress=False)
-    whole, _ = CASE.make(MatchSign).train(3, hyperparams, progress=False)
-    trees.assert_equal(runner, whole)
-
-
 @jax.jit
 def first_of(tree):
     return jax.tree.map(lambda x: x[0], tree)
 
 
-def test_a_stack_of_runners_is_not_one_training():
-    agent = CASE.make(MatchSign)
+def test_one_training_of_a_stack_is_taken():
+    agent = make()
     result = agent.sweep(jax.random.split(KEY, 3), CASE.hyperparams(), progress=False)
     stacked = first_of((result.runners, result.metrics))
     runner, metrics = first_of(stacked)
-    for act in (lambda: agent.collect_training(*stacked), lambda: agent.train(runner=stacked[0])):
-        with pytest.raises(ValueError, match="stack of 3 trainings"):
-            act()
     with pytest.raises(ValueError, match=r"must come from one training, .* got one of \(3, 4\)"):
         agent.collect_training(runner, stacked[1])
     agent.collect_training(runner, metrics)
     assert agent.agent_trained
-    assert agent.previous_training_max_step == 5
+    assert agent.previous_training_max_step == 6
     assert agent.summarize(agent.training_metrics["returns"]).mean.shape == (4,)
 
 
 def test_metrics_that_are_given_are_copies(tmp_path):
-    agent = CASE.make(MatchSign, checkpoint_dir=tmp_path)
+    agent = make(tmp_path, restore_agent=False)
     _, metrics = agent.train(KEY, CASE.hyperparams(), n_steps=1, progress=False)
     returns = metrics["returns"].copy()
     metrics["returns"] /= 500
     agent.training_metrics["returns"][:] = -1
     agent.train(None, None, agent.training_runner, n_steps=1, progress=False)
-    again = CASE.make(MatchSign, checkpoint_dir=tmp_path, restore_agent=True)
+    again = make(tmp_path)
     _, history = again.restore("last")
     np.testing.assert_array_equal(history["returns"][:2], returns)
     history["returns"][:] = -1
@@ -165,64 +152,32 @@ def test_metrics_that_are_given_are_copies(tmp_path):
         np.testing.assert_array_equal(made.training_metrics["returns"][:2], returns)
 
 
-def test_a_run_is_remembered_even_if_the_metrics_do_not_go_on(monkeypatch):
-    agent = CASE.make(MatchSign)
-    runner, metrics = agent.train(KEY, CASE.hyperparams(), n_steps=1, progress=False)
-    agent.collect_training(runner, {**metrics, "returns": metrics["returns"][:, :1]})
-    monkeypatch.setattr("jaxagents.agents.last_run.check_same_metrics", lambda *args: None)
-    with pytest.raises(ValueError, match="dimensions"):
-        agent.train(None, None, runner, n_steps=1, progress=False)
-    assert agent.training_runner.update_step == 2
-    np.testing.assert_array_equal(agent.eval_steps_in_training, [1, 2])
-
-
 def test_the_keys_of_the_evaluations_are_configured():
     """They may be raw, and are as many as configured, as they are without a key in the suite."""
-    agent = CASE.make(MatchSign, n_evals=64, eval_rng=jax.random.PRNGKey(1))
+    agent = make(n_evals=64, eval_rng=jax.random.PRNGKey(1))
     assert agent.evaluate(agent.start(KEY, CASE.hyperparams()))["lengths"].shape == (64,)
 
 
-def test_stops_early_once_the_policy_has_moved_too_far_and_groups_are_mixed_apart():
-    def fitted(kl_threshold, n_groups=1):
-        agent = PPO.make(MatchSign, False, actor_epochs=7, n_groups=n_groups)
-        runner = agent.start(KEY, PPO.hyperparams(kl_threshold=kl_threshold))
-        return agent.config, agent.advance(runner, 1)
+def test_stops_early_once_the_policy_has_moved_too_far():
+    agent = PPO.make(MatchSign, False, actor_epochs=7)
 
     def epochs(kl_threshold):
-        config, runner = fitted(kl_threshold)
-        assert runner.critic_training.step == config.n_minibatches * config.critic_epochs
-        return int(runner.actor_training.step) / config.n_minibatches
+        runner = agent.advance(agent.start(KEY, PPO.hyperparams(kl_threshold=kl_threshold)), 1)
+        assert (
+            runner.critic_training.step == agent.config.n_minibatches * agent.config.critic_epochs
+        )
+        return int(runner.actor_training.step) / agent.config.n_minibatches
 
     assert epochs(0.0) == 1
     assert epochs(float("inf")) == 7
     assert 1 < epochs(0.002) < 7
-    whole, grouped = (fitted(float("inf"), n_groups)[1] for n_groups in (1, 2))
-    assert not trees.equal(whole.actor_training.params, grouped.actor_training.params)
-    assert np.isfinite(grouped.info["actor_loss"])
 
 
 def test_a_sweep_without_evaluation_has_no_best():
-    agent = CASE.make(MatchSign, False)
-    result = agent.sweep(jax.random.split(KEY, 2), CASE.hyperparams(), n_steps=1, progress=False)
+    case = CASES["BC"]
+    result = case.make(MatchSign, False).sweep([0, 1], case.hyperparams(), progress=False)
     assert result.best is None
-    assert result.runners.update_step.tolist() == [[1, 1]]
-
-
-@pytest.mark.parametrize("name", [CASE.name, "BC"])
-def test_members_on_several_devices_are_those_on_cores(name):
-    agent, hyperparams = CASES[name].make(MatchSign), CASES[name].hyperparams()
-    devices = MembersOnDevices(agent, jax.devices()[:2])
-    keys = jax.random.split(KEY, 3)
-    sets = jax.tree.map(lambda x: np.full(3, x, np.float32), hyperparams)
-    fresh = devices.gather(devices.start(keys, sets))
-    placed = devices.place(fresh)
-    runners, _ = devices.advance(placed, np.int32(agent.config.n_steps))
-    metrics = jax.device_get(devices.evaluate(runners))
-    cores = agent.sweep(keys, hyperparams, progress=False)
-    last = jax.tree.map(lambda x: np.asarray(x)[0, :, -1], cores.metrics)
-    trees.assert_close(last, metrics)
-    trees.assert_close(first_of(cores.runners), devices.gather(runners))
-    assert not collectives_of(lowered_updates(devices, keys, sets))
+    assert result.runners.update_step.tolist() == [[5, 5]]
 
 
 class Mistaken(A2C):
@@ -257,13 +212,13 @@ def test_mistakes_in_hooks_are_found_before_anything_is_compiled(form):
 
 
 def test_threads_train_at_once(tmp_path):
-    names = ["REINFORCE", "DQN"]
+    names = ["REINFORCE", "BC"]
     folders = [tmp_path / name for name in names]
     with ThreadPoolExecutor(2) as threads:
         together = list(threads.map(outcome_of, names, folders))
     for name, folder, run in zip(names, folders, together, strict=True):
         trees.assert_equal(run, outcome_of(name))
-        assert saved_steps(folder)[-1] == 5
+        assert saved_steps(folder)[-1] == 6
         assert not any(verify(folder).values())
 
 

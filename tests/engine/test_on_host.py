@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import trees
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from gymnasium_probes import Masked, Steered, Unseeded, Walk, Walks, walk
+from gymnasium_probes import Masked, Steered, Walk, Walks
 from parallel_probes import Relay
 
 import jaxagents
@@ -21,9 +21,17 @@ from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
 RATE = ppo.OptimizerParams(learning_rate=0.02)
-SIZES = {"n_steps": 6, "n_envs": 2, "features": (8,), "minibatch_size": 4, "buffer_size": 60}
-SIZES |= {"learning_starts": 8, "eval_frequency": 6, "n_evals": 2}
+BUFFER = {"batch_size": 2, "n_evals": 4, "minibatch_size": 32, "learning_starts": 8}
+ON_POLICY = {
+    "batch_size": 4,
+    "rollout_length": 8,
+    "n_evals": 6,
+    "n_steps": 40,
+    "eval_frequency": 40,
+}
+ACTORS = {"n_steps": 12, "eval_frequency": 12, "network_sharing": "shared"}
 STATISTICS = {"normalise_observations": True, "normalise_rewards": True}
+RATES = ("actor_learning_rate", "critic_learning_rate", "temperature_learning_rate")
 
 
 class Case(NamedTuple):
@@ -36,51 +44,47 @@ class Case(NamedTuple):
     after: int
     """Updates before an interruption."""
 
-    def make(self, **fields):
-        """The agent."""
-        return self.agent(self.env(), None, self.config.replace(**fields))
+    def make(self, env=None, evaluated=True, agent=None, **fields):
+        """The agent; equal ones share programs."""
+        env = self.env() if env is None else env
+        return (agent or self.agent)(env, None, self.config.replace(**fields), evaluated)
 
 
-def relay():  # by which its environments are equal, and agents share programs
+def relay():  # by which its environments are equal
     return Relay("rgb_array")
 
 
-ON_POLICY = {
-    "batch_size": 4,
-    "rollout_length": 8,
-    "n_evals": 6,
-    "n_steps": 40,
-    "eval_frequency": 40,
-}
-BUFFER = {"n_steps": 400, "eval_frequency": 200, "n_evals": 4, "minibatch_size": 32}
-RATES = ("actor_learning_rate", "critic_learning_rate", "temperature_learning_rate")
 CASES = {
     "on-policy": Case(
         A2C,
         lambda: Walks(lambda: Walk("rgb_array")),
         a2c.AgentConfig(**ON_POLICY),
         a2c.HyperParameters(actor_optimizer_params=RATE, critic_optimizer_params=RATE),
-        3,
+        36,
     ),
     "buffer": Case(
         SAC,
         lambda: Walks(lambda: Steered("rgb_array")),
-        sac.AgentConfig(**{**SIZES, **BUFFER, "features": (16,), "buffer_size": 2_000}),
+        sac.AgentConfig(
+            **BUFFER,
+            **STATISTICS,
+            n_steps=400,
+            eval_frequency=400,
+            features=(16,),
+            buffer_size=2_000,
+        ),
         sac.HyperParameters(**dict.fromkeys(RATES, 1e-2), tau=0.05),
         390,
     ),
     "actors": Case(
         IPPO,
         lambda: PettingZoo(relay),
-        ippo.AgentConfig(
-            **{**ON_POLICY, "n_steps": 12, "eval_frequency": 12},
-            network_sharing="shared",
-            normalise_observations=True,
-        ),
+        ippo.AgentConfig(**{**ON_POLICY, **ACTORS}, normalise_observations=True),
         ippo.HyperParameters(actor_optimizer_params=RATE),
         5,
     ),
 }
+small, make_sac = CASES["on-policy"].make, CASES["buffer"].make
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -146,41 +150,32 @@ def test_what_goes_on_is_the_same_bit_for_bit(case, learnt, tmp_path):
         np.testing.assert_array_equal(stretch.metrics[name][-1], number)
 
 
-def test_what_runs_on_the_host_is_not_compiled(case):
-    agent, keys = case.make(), jax.random.split(KEY, 2)
-    attempts = {
-        "vmap": lambda: jax.vmap(lambda key: agent.train(key))(keys),
-        "jit": lambda: jax.jit(agent.train)(KEY, case.hyperparams),
-        "sweep": lambda: agent.sweep(keys),
-        "mesh": lambda: agent.train(KEY, mesh=make_mesh()),
-        "env_reset": lambda: agent.env_reset(KEY),
-        "env_step": lambda: agent.env_step(KEY, agent.start(KEY).envstate, 0),
-    }
-    for attempt in attempts.values():
+def test_what_runs_on_the_host_is_not_compiled():
+    agent, keys = CASES["on-policy"].make(), jax.random.split(KEY, 2)
+    for attempt in (
+        lambda: jax.vmap(lambda key: agent.train(key))(keys),
+        lambda: jax.jit(agent.train)(KEY, CASES["on-policy"].hyperparams),
+        lambda: agent.sweep(keys),
+        lambda: agent.train(KEY, mesh=make_mesh()),
+        lambda: agent.env_reset(KEY),
+        lambda: agent.env_step(KEY, agent.start(KEY).envstate, 0),
+    ):
         with pytest.raises(NotImplementedError, match=r"runs on the host.*one seed after another"):
             attempt()
 
 
-@pytest.mark.parametrize(
-    ("agent", "config", "name"),
-    [(PPO, ppo.AgentConfig(), "CartPole-v1"), (SAC, sac.AgentConfig(), "Pendulum-v1")],
-)
-def test_equal_environments_make_equal_agents_that_share_programs(agent, config, name):
+def test_equal_environments_make_equal_agents_that_share_programs():
     """Whether they are named or made; a made one is copied."""
+    name = "CartPole-v1"
     given = (f"gymnasium:{name}", jaxagents.make(f"gymnasium:{name}"), gymnasium.make(name))
-    first, *others = (agent(env, None, config) for env in given)
+    first, *others = (PPO(env, None, ppo.AgentConfig()) for env in given)
     for other in others:
         assert first == other
         assert first.programs is other.programs
-    assert repr(first) == f"<{agent.__name__} on {name}>"
+    assert repr(first) == f"<PPO on {name}>"
 
 
 # On-policy agents.
-
-
-def small(env, evaluated=False, agent=A2C, **changes):
-    sizes = {**ON_POLICY, "n_steps": 2, "eval_frequency": 20}
-    return agent(env, None, a2c.AgentConfig(**{**sizes, **changes}), evaluated)
 
 
 class Noting(A2C):
@@ -205,14 +200,14 @@ class Noting(A2C):
 @pytest.mark.filterwarnings("ignore:final_info and summed_info name 'seldom'")
 def test_rollouts_and_metrics_hold_infos_and_go_on_with_them():
     names = {"summed_info": ("action",), "final_info": ("won", "seldom")}
-    agent = small(walk(), True, Noting, n_steps=1, normalise_rewards=True, **names)
-    runner, metrics = agent.train(KEY, progress=False)
+    agent = small(agent=Noting, normalise_rewards=True, **names)
+    runner, metrics = agent.train(KEY, n_steps=1, progress=False)
     assert runner.info["is_action"] == runner.info["is_left_out"] == 1.0
     np.testing.assert_array_equal(metrics["action"], metrics["returns"])  # the true rewards
     np.testing.assert_array_equal(metrics["won"], metrics["terminated"])
-    runner, _ = agent.train(None, None, runner, progress=False)
+    runner, _ = agent.train(None, None, runner, n_steps=1, progress=False)
     assert agent.training_metrics["won"].shape == (3, 6)
-    other = small(walk(), True, n_steps=1, summed_info=("action",), final_info=("seldom",))
+    other = small(summed_info=("action",), final_info=("seldom",))
     other.collect_training(runner, agent.training_metrics)
     with pytest.raises(
         ValueError, match=r"training had \['ended', 'won'\] so far, which the agent"
@@ -220,17 +215,14 @@ def test_rollouts_and_metrics_hold_infos_and_go_on_with_them():
         other.train(None, None, runner, progress=False)
 
 
-def test_masks_of_any_type_and_limits_that_terminate():
-    limits = {"max_episode_steps": 2, "terminate_at_limits": True}
-    runner, metrics = small(Gymnasium(Masked), True, **limits).train(KEY, progress=False)
-    assert runner.obs["action_mask"].dtype == bool
-    assert metrics["terminated"].all()
-    assert not metrics["truncated"].any()
+def vector(kind, mode, n_envs=4):
+    """Environments that are given; agents in them share the programs of others."""
+    return Walks(SyncVectorEnv([kind] * n_envs, autoreset_mode=mode), eval_env=kind)
 
 
 def test_agents_take_turns_in_environments_that_are_given():
-    vector = SyncVectorEnv([Walk] * 2, autoreset_mode=AutoresetMode.DISABLED)
-    agent, other = (small(vector, batch_size=2, rollout_length=3) for _ in range(2))
+    env = vector(Walk, AutoresetMode.DISABLED)
+    agent, other = small(env), small(env)
     runner = agent.advance(agent.start(KEY), 1)
     other.start(jax.random.key(1))
     gone_on = agent.advance(jax.device_put(runner, may_alias=False), 1)
@@ -254,8 +246,8 @@ def test_closing_closes_the_copies_that_were_made():
 
 @pytest.mark.slow
 def test_environments_in_processes_make_the_same_training():
-    env = walk(vectorization_mode="async")
-    here, there = (small(it).train(KEY, progress=False)[0] for it in (walk(), env))
+    env = Walks(Walk, vectorization_mode="async")
+    here, there = (small(it).train(KEY, n_steps=2, progress=False)[0] for it in (None, env))
     env.close()
     trees.assert_equal(here, there)
 
@@ -264,33 +256,23 @@ class Plain(gymnasium.Wrapper):
     """A wrapper that does not tell Gymnasium how it was made."""
 
 
-def test_environments_may_be_registered_with_a_wrapper_that_is_not_recorded():
+def test_environments_in_wrappers_that_are_not_recorded(monkeypatch):
+    """They may be registered with it; one that is made so is played in itself."""
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", {**gymnasium.registry})
     gymnasium.register("PlainWalk-v0", lambda: Plain(Walk()))
-    agent = small(gymnasium.make("PlainWalk-v0"), True)
+    agent = small(gymnasium.make("PlainWalk-v0"))
     assert np.isfinite(agent.evaluate(agent.start(KEY))["returns"]).all()
-    del gymnasium.registry["PlainWalk-v0"]
-
-
-def test_an_environment_in_a_wrapper_that_is_not_recorded_is_played_in_itself():
     one, other = (Plain(gymnasium.make("CartPole-v1")) for _ in range(2))
     assert Gymnasium(one) != Gymnasium(other)
-    small(one, batch_size=1).start(KEY)
+    small(one, False, batch_size=1).start(KEY)
     assert one.unwrapped.state is not None
     assert other.unwrapped.state is None
 
 
-def test_says_that_a_training_goes_on_with_other_episodes(tmp_path):
-    folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
-    small(Walks(Unseeded), **folder).train(KEY, n_steps=1, progress=False)
-    with pytest.warns(UserWarning, match="not as if it had never stopped, with new episodes"):
-        small(Walks(Unseeded), **folder).resume(KEY, progress=False)
-
-
 def remembering():
     """An agent that remembers, in a vector that starts episodes by itself."""
-    env = SyncVectorEnv([Walk] * 4, autoreset_mode=AutoresetMode.NEXT_STEP)
-    fields = {"memory": "gru", "memory_size": 4, "normalise_rewards": True}
-    return small(Walks(env, eval_env=Walk), rollout_length=7, **fields)
+    fields = {"memory": "gru", "memory_size": 4, "normalise_rewards": True, "rollout_length": 7}
+    return small(vector(Walk, AutoresetMode.NEXT_STEP), False, **fields)
 
 
 def without_past(runner, where):
@@ -333,14 +315,8 @@ def test_new_episodes_in_the_place_of_others_begin_without_memories():
 # Agents with a replay buffer, and offline agents.
 
 
-def make_sac(env=None, agent=SAC, **changes):
-    """A small SAC, with running statistics of observations and rewards."""
-    env = Walks(Steered) if env is None else env
-    return agent(env, None, sac.AgentConfig(**{**SIZES, **STATISTICS, **changes}))
-
-
 def test_statistics_are_of_all_transitions_which_are_stored_in_units_of_the_environment():
-    runner, metrics = make_sac().train(KEY, progress=False)
+    runner, metrics = make_sac().train(KEY, n_steps=6, progress=False)
     stored = runner.buffer.to_dataset()
     assert len(stored) == 8 + 2 * 6
     np.testing.assert_array_equal(stored["rewards"], stored["actions"][:, 0])
@@ -356,8 +332,12 @@ def test_statistics_are_of_all_transitions_which_are_stored_in_units_of_the_envi
 
 def test_a_buffer_that_checkpoints_leave_out_is_filled_anew(tmp_path):
     folder = {"checkpoint_dir": tmp_path, "restore_agent": True, "checkpoint_buffer": False}
-    make_sac(**folder).train(KEY, n_steps=3, progress=False)
-    runner, _ = make_sac(**folder).resume(KEY, progress=False)
+    lean = make_sac(**folder)
+    lean.train(KEY, n_steps=3, progress=False)
+    with pytest.raises(ValueError, match="without their replay buffers"):
+        lean.replay(1)
+    again = make_sac(**folder)
+    runner, _ = again.train(runner=again.restore("last")[0], n_steps=3, progress=False)
     assert runner.update_step == 6
     assert len(runner.buffer.to_dataset()) == 8 + 2 * 3
 
@@ -365,8 +345,7 @@ def test_a_buffer_that_checkpoints_leave_out_is_filled_anew(tmp_path):
 @pytest.mark.parametrize("mode", AutoresetMode)
 def test_in_vectors_rows_follow_one_another_until_an_episode_ends(mode):
     """Also where some environments wait for others, and their steps are left out."""
-    env = SyncVectorEnv([Steered] * 2, autoreset_mode=mode)
-    runner, _ = make_sac(Walks(env, eval_env=Steered)).train(KEY, n_steps=26, progress=False)
+    runner, _ = make_sac(vector(Steered, mode, 2)).train(KEY, n_steps=26, progress=False)
     if mode == AutoresetMode.DISABLED:
         trees.assert_equal(runner, make_sac().train(KEY, n_steps=26, progress=False)[0])
     names, n_rows = ("observations", "next_observations", "ends", "masks"), 8 + 2 * 26
@@ -379,15 +358,18 @@ def test_in_vectors_rows_follow_one_another_until_an_episode_ends(mode):
     assert (masks[ends] == 1).any()  # time limits
 
 
-def test_masks_and_memory():
+def test_masks_of_any_type_memory_and_limits_that_terminate():
     """Each action that `Masked` is not allowed is refused by it."""
-    memory = {"memory": "gru", "memory_size": 4, "sequence_length": 4}
-    config = dqn.AgentConfig(**SIZES, **memory)
-    runner, _ = DQN(Gymnasium(Masked), None, config, False).train(KEY, progress=False)
+    fields = {"memory": "gru", "memory_size": 4, "sequence_length": 4, "terminate_at_limits": True}
+    config = dqn.AgentConfig(**BUFFER, n_steps=6, features=(8,), max_episode_steps=2, **fields)
+    runner, metrics = DQN(Gymnasium(Masked), None, config).train(KEY, progress=False)
+    assert runner.obs["action_mask"].dtype == bool
     assert set(np.unique(runner.buffer.to_dataset()["actions"])) <= {1, 3}
     begins = np.asarray(runner.envstate.step) == 0
     for carry in jax.tree.leaves(runner.carry):
         np.testing.assert_array_equal((np.asarray(carry) == 0).all(axis=-1), begins)
+    assert metrics["terminated"].all()
+    assert not metrics["truncated"].any()
 
 
 class Spoilt(Steered):
@@ -399,10 +381,10 @@ class Spoilt(Steered):
 
 
 def test_rewards_that_are_not_finite_are_reported():
-    agent = make_sac(Walks(Spoilt), n_evals=8, learning_starts=2)
+    agent = make_sac(Walks(Spoilt))
     with (
         pytest.warns(UserWarning, match=r"evaluation after update 0 .* not finite, in episodes \["),
-        pytest.raises(NotFiniteError, match=r"since update 2: rewards of environments \[0\]"),
+        pytest.raises(NotFiniteError, match=r"since update 1: rewards of environments \[1\]"),
     ):
         agent.train(KEY, progress=False)
     metrics = agent.training_metrics
@@ -410,26 +392,13 @@ def test_rewards_that_are_not_finite_are_reported():
 
 
 def test_offline_agents_are_evaluated():
-    rows = make_sac().train(KEY, progress=False)[0].buffer.to_dataset()
+    rows = make_sac().train(KEY, n_steps=6, progress=False)[0].buffer.to_dataset()
     config = bc.AgentConfig(n_steps=2, features=(8,), minibatch_size=4, eval_frequency=1, n_evals=2)
-    env = Walks(lambda: Steered("rgb_array"))
-    agent = BC(env, None, config, dataset=Dataset({**rows}))
+    agent = BC(CASES["buffer"].env(), None, config, dataset=Dataset({**rows}))
     _, metrics = agent.train(KEY, progress=False)
     assert metrics["returns"].shape == (3, 2)
     assert (metrics["lengths"] <= 5).all()
     assert len(agent.render_episode(KEY)) == 1 + agent.eval(KEY, n_evals=1)["lengths"][0]
-
-
-class OwnUpdate(SAC):
-    def _training_step(self, runner):
-        return super()._training_step(runner)
-
-
-def test_updates_and_vectors_that_do_not_fit_are_refused():
-    with pytest.raises(TypeError, match=r"OwnUpdate overrides _training_step, .*override _learn"):
-        make_sac(agent=OwnUpdate)
-    with pytest.raises(ValueError, match=r"SAC|3 environments"):
-        make_sac(SyncVectorEnv([Steered] * 3))
 
 
 # Several actors.
@@ -444,12 +413,8 @@ def test_copies_are_made_of_an_environment_or_taken_as_they_are():
     assert all(env.agents for env in given)
     assert IPPO(Relay(), None, config) == IPPO(first, None, config)
     assert repr(same) == "<IPPO on relay>"
-
-
-def test_a_centralised_critic_sees_the_state():
-    config = CASES["actors"].config
+    assert "critic_state" not in same._observation
     assert MAPPO(Relay(), None, config)._observation["critic_state"].shape == (3,)
-    assert "critic_state" not in IPPO(Relay(), None, config)._observation
 
 
 def test_environments_by_their_names():

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
+from compilations import collectives_of, lowered_updates
 from probes import BestAction, MatchSign
 from registry import AGENTS
 from saved_runs import damage_arrays
@@ -27,8 +28,8 @@ KEYS = jax.random.split(KEY, 2)
 SETS = {"gamma": jnp.array([0.5, 0.9])}
 
 
-def make(folder, restore_agent=True, case=CASE, env=MatchSign, **fields):
-    fields = {"checkpoint_dir": folder, "restore_agent": restore_agent, **fields}
+def make(folder, case=CASE, env=MatchSign, **fields):
+    fields = {"n_steps": 6, "checkpoint_dir": folder, "restore_agent": folder is not None, **fields}
     return case.make(env, **fields)
 
 
@@ -49,7 +50,7 @@ def folder_contents(folder):
 @pytest.fixture(scope="module")
 def alone():
     """The sweep without a folder."""
-    return sweep(CASE.make(MatchSign))
+    return sweep(make(None))
 
 
 def test_goes_on_bit_for_bit_and_shares_its_folder_with_a_training(tmp_path, alone, monkeypatch):
@@ -81,7 +82,7 @@ def test_replay_buffers_go_on_and_are_filled_anew_where_they_were_left_out(tmp_p
     def part(name, n_steps, **fields):
         return sweep(make(tmp_path / name, case=case, **fields), n_steps, case=case)
 
-    whole = sweep(case.make(MatchSign), case=case)
+    whole = sweep(make(None, case), case=case)
     part("whole", 2)
     trees.assert_equal(whole, part("whole", 4))
     part("lean", 2, checkpoint_buffer=False)
@@ -93,12 +94,8 @@ def test_replay_buffers_go_on_and_are_filled_anew_where_they_were_left_out(tmp_p
 
 def interrupted(monkeypatch, number, agent, n_steps):
     """A sweep that gets a signal after its first chunk, which is of one update."""
-
-    def interrupt(*_):
-        os.kill(os.getpid(), number)
-
     with monkeypatch.context() as patch:
-        patch.setattr(SweepBar, "on_chunk", interrupt)
+        patch.setattr(SweepBar, "on_chunk", lambda *_: os.kill(os.getpid(), number))
         return sweep(agent, n_steps)
 
 
@@ -117,7 +114,7 @@ def test_sigterm_saves_and_is_raised_again_and_the_evaluation_is_made_later(tmp_
     interrupted(monkeypatch, signal.SIGTERM, make(tmp_path), n_steps=1)
     signal.signal(signal.SIGTERM, before)
     assert received == [[0, 1]]
-    trees.assert_equal(sweep(CASE.make(MatchSign), 1), sweep(make(tmp_path), 1))
+    trees.assert_equal(sweep(make(None), 1), sweep(make(tmp_path), 1))
 
 
 def test_a_damaged_checkpoint_is_passed_over(tmp_path, alone):
@@ -156,14 +153,23 @@ def test_refuses_what_is_not_its_own(tmp_path):
     assert folder_contents(tmp_path) == before
 
 
-def test_goes_on_on_several_devices(tmp_path, monkeypatch):
+def test_goes_on_on_several_devices_as_on_cores(tmp_path, monkeypatch):
+    case = CASES["BC"]  # whose programs are given data besides
+    hyperparams, keys, devices = case.hyperparams(), jax.random.split(KEY, 3), jax.devices()[:2]
+
     def members_of(agent, n_members):
-        return contextlib.nullcontext(MembersOnDevices(agent, jax.devices()[:2]))
+        return contextlib.nullcontext(MembersOnDevices(agent, devices))
 
-    def on_devices(folder, n_steps):
-        agent = make(tmp_path / folder)
-        return sweep(agent, n_steps, keys=jax.random.split(KEY, 3), gamma=0.5)
+    def swept(folder, n_steps):
+        agent = make(folder, case)
+        return agent.sweep(keys, hyperparams, n_steps=n_steps, progress=False)
 
+    on_cores = swept(None, 4)
     monkeypatch.setattr(sweeps, "members_of", members_of)
-    on_devices("parts", n_steps=2)
-    trees.assert_equal(on_devices("whole", n_steps=4), on_devices("parts", n_steps=4))
+    swept(tmp_path, 2)
+    parts = swept(tmp_path, 4)
+    trees.assert_equal(swept(None, 4), parts)
+    trees.assert_close(on_cores, parts)
+    sets = jax.tree.map(lambda x: np.full(3, x, np.float32), hyperparams)
+    members = MembersOnDevices(make(None, case), devices)
+    assert not collectives_of(lowered_updates(members, keys, sets))

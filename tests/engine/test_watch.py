@@ -73,41 +73,25 @@ def lit(agent, name, of, n_steps, environments):
     return runner.replace(envstate=runner.envstate.replace(envstate=state))
 
 
-@pytest.mark.parametrize(
-    ("name", "of", "fields", "n_devices"),
-    [
-        ("REINFORCE", REWARDS, {"normalise_rewards": True}, None),
-        ("IPPO", OBSERVATIONS, {}, None),
-        ("PQN", OBSERVATIONS, {}, None),
-        ("DQN", OBSERVATIONS, {"n_groups": 2}, 2),
-    ],
-)
-def test_a_training_stops_and_names_what_environments_gave_with_its_update(
-    name, of, fields, n_devices
-):
-    mesh = None if n_devices is None else make_mesh(n_devices)
-    agent = fused(name, **fields)
-    runner = lit(agent, name, of, 4 * agent.config.rollout_length + 1, [3])
-    with pytest.raises(NotFiniteError) as raised:
-        agent.train(None, None, runner, progress=False, mesh=mesh)
-    said = str(raised.value)
+def test_devices_stop_together_and_name_what_environments_gave():
+    agent = fused("DQN", n_groups=2)
+    runner = lit(agent, "DQN", OBSERVATIONS, 4 * agent.config.rollout_length + 1, [3])
+    with pytest.raises(NotFiniteError, match=r"since update 5: observations of environments \[3\]"):
+        agent.train(None, None, runner, progress=False, mesh=make_mesh(2))
     runner = agent.training_runner
-    replayed = runner.buffer.storage if name == "DQN" else {}
-    assert not_finite({**agent.vital_arrays(runner), **replayed})
+    assert not_finite({**agent.vital_arrays(runner), **runner.buffer.storage})
     assert 0 < agent.previous_training_max_step < 60
-    assert f"since update 5: {of} of environments [3]" in said
-    if name in ("REINFORCE", "IPPO"):
-        assert re.search(r"since update 5: [^;]*actor_gradient_norm, actor_loss", said)
-        assert re.search(r"and by update \d+: parameters of the actor", said)
 
 
-def test_the_last_good_checkpoint_and_the_spoilt_runner_are_kept_and_replayed(tmp_path):
+def test_the_update_is_named_and_the_last_good_checkpoint_and_the_spoilt_runner_are_kept(tmp_path):
     folder = {"checkpoint_dir": tmp_path, "restore_agent": True, "keep_checkpoints": None}
     agent = fused("REINFORCE", **folder)
     runner = lit(agent, "REINFORCE", REWARDS, 5 * agent.config.rollout_length + 1, [3])
     agent.train(None, None, runner, n_steps=3, progress=False)
-    with pytest.raises(NotFiniteError, match="the last one before it is whole"):
+    with pytest.raises(NotFiniteError, match="the last one before it is whole") as raised:
         agent.train(None, None, agent.training_runner, progress=False)
+    told = r"since update 6: rewards of environments \[3\], actor_gradient_norm, actor_loss.*"
+    assert re.search(rf"{told}; and by update \d+: parameters of the actor", str(raised.value))
     step, spoilt = agent.previous_training_max_step, agent.training_runner
     assert not_finite(agent.vital_arrays(spoilt))
     again = fused("REINFORCE", **folder)
@@ -126,9 +110,8 @@ def test_the_last_good_checkpoint_and_the_spoilt_runner_are_kept_and_replayed(tm
 
 
 def test_a_replay_is_of_the_hyperparameters_that_there_were(tmp_path):
-    agent = CASE.make(
-        MatchSign, False, n_steps=6, eval_frequency=3, checkpoint_dir=tmp_path, restore_agent=True
-    )
+    files = {"checkpoint_dir": tmp_path, "restore_agent": True, "keep_checkpoints": None}
+    agent = CASE.make(MatchSign, n_steps=6, **files)
     first, _ = agent.train(KEY, CASE.hyperparams(), n_steps=4, progress=False)
     changed = CASE.hyperparams(gamma=0.2)
     then, _ = agent.train(None, changed, first, n_steps=4, progress=False)
@@ -138,16 +121,6 @@ def test_a_replay_is_of_the_hyperparameters_that_there_were(tmp_path):
     for reported, number in then.info.items():
         np.testing.assert_array_equal(stretch.metrics[reported][-1], number, err_msg=reported)
     trees.assert_equal(agent.replay(3, 1).runner.hyperparams, first.hyperparams)
-    with pytest.raises(FileNotFoundError, match="no checkpoint_dir, from which a stretch"):
-        CASE.make(MatchSign).replay(2)
-
-
-def test_no_replay_is_made_without_the_replay_buffer(tmp_path):
-    case = CASES["DQN"]
-    lean = case.make(MatchSign, False, checkpoint_dir=tmp_path, checkpoint_buffer=False)
-    lean.train(KEY, case.hyperparams(), n_steps=2, progress=False)
-    with pytest.raises(ValueError, match="without their replay buffers"):
-        lean.replay(1)
 
 
 def blinding(**fields):
@@ -170,9 +143,6 @@ def test_a_training_may_go_on_with_a_warning_and_is_never_the_best(tmp_path):
     outcomes = agent.eval(KEY, 4)
     assert np.isnan(outcomes["returns"]).all()
     assert np.isfinite(outcomes["final_rewards"]).all()
-
-
-def test_members_of_a_sweep_are_named_with_the_update():
     everywhere = r"\(0, 1\) since update 2: observations of environments \[0, 1, 2, .*actor_loss"
     with pytest.warns(UserWarning, match=rf"in 2 of 2 members .* {everywhere}"):
         blinding().sweep([0, 1], CASE.hyperparams(), n_steps=2, progress=False)
@@ -192,12 +162,10 @@ def test_parameters_that_are_not_finite_are_never_the_best(tmp_path):
     assert saved_steps(tmp_path) == [0, 2]
     agent.restore("best")
     assert agent.previous_training_max_step == 0
-
-
-def test_members_of_a_sweep_that_are_not_finite_are_named_and_not_the_best():
-    hyperparams = CASE.hyperparams(learning_rate=jnp.array([3e38, 1e-3]))
+    rates = CASE.hyperparams(learning_rate=jnp.array([3e38, 1e-3]))
+    agent = CASE.make(Alike, stop_if_not_finite=False)
     with pytest.warns(UserWarning, match=r"in 2 of 4 members of the sweep.*\[\(0, 0\), \(0, 1\)\]"):
-        result = CASE.make(Alike).sweep([0, 1], hyperparams, n_steps=2, progress=False)
+        result = agent.sweep([0, 1], rates, n_steps=2, progress=False)
     assert (result.metrics["returns"] == 1.0).all()
     assert result.best == 1
 
@@ -211,7 +179,7 @@ def test_an_offline_agent_whose_numbers_are_not_finite_is_named_with_its_update(
 
 def test_flags_of_the_steps_of_a_rollout_are_those_of_the_whole():
     obs = {"a": np.zeros((5, 4, 3), np.float32), "counts": np.zeros((5, 4), np.int32)}
-    obs["a"][2, 1, 0], obs["a"][4, 3, 2] = np.nan, np.inf
+    obs["a"][2, 1, 0], obs["a"][4, 3, 2] = np.nan, np.inf  # steps, environments, and say actors
     given = {OBSERVATIONS: obs, "counts": obs["counts"]}
     of_rollout = nonfinite_environments(given, axis=1)
     of_steps = jax.vmap(nonfinite_environments)(given)
@@ -233,7 +201,7 @@ def test_names_the_environments_and_members():
     np.testing.assert_array_equal(finite_members(members), [True, False, False])
 
 
-NORMALISED = {f"normalise_{what}": True for what in ("observations", "rewards", "values")}
+NORMALISED = {"normalise_observations": True, "normalise_rewards": True}
 
 
 @pytest.mark.filterwarnings("ignore:Numbers that are not finite")
@@ -256,16 +224,9 @@ def test_gradients_that_are_not_finite_can_be_skipped_and_few_are(name, of, swit
     assert SkipNotFinite(optax.adam) == SkipNotFinite(optax.adam)
 
 
-def test_an_optimizer_that_waits_for_its_first_loss_is_no_harm(tmp_path):
-    def patient(learning_rate):
-        plateau = optax.contrib.reduce_on_plateau(accumulation_size=1_000)
-        return optax.chain(optax.adam(learning_rate), plateau)
-
-    state = patient(1e-3).init(jnp.zeros(2))
+def test_an_optimizer_that_waits_for_its_first_loss_is_no_harm():
+    plateau = optax.contrib.reduce_on_plateau(accumulation_size=1_000)
+    state = optax.chain(optax.adam(1e-3), plateau).init(jnp.zeros(2))
     assert not_finite({"optimizer": state}) == []
     spoilt = state[1]._replace(avg_value=jnp.array(jnp.nan))
     assert not_finite({"optimizer": (state[0], spoilt)}) == ["optimizer"]
-    case = CASES["BC"]
-    agent = case.make(MatchSign, False, optimizer=patient, n_steps=2, checkpoint_dir=tmp_path)
-    agent.train(KEY, case.hyperparams(), progress=False)
-    assert saved_steps(tmp_path) == [0, 2]

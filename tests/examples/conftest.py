@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
-from short_trainings import cut_trainings_short, keep_devices
+from short_trainings import cut_trainings_short, keep_devices, trace_trainings
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -68,3 +68,9 @@ def in_a_folder(monkeypatch, tmp_path):
 def short_trainings(monkeypatch, in_a_folder):
     """Trainings cut short, in a folder of their own."""
     cut_trainings_short(monkeypatch)
+
+
+@pytest.fixture
+def traced_trainings(monkeypatch, short_trainings):
+    """Trainings of which nothing is compiled, in a folder of their own."""
+    trace_trainings(monkeypatch)

@@ -1,5 +1,4 @@
 import argparse
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -7,119 +6,53 @@ import nbformat
 import numpy as np
 import pytest
 from flax import linen as nn
-from PIL import Image
 from probes import Pennies
 from safetensors.numpy import load_file
+from suite_checks import trace_updates
 
 from jaxagents import load_policy
 from jaxagents.envs import Opponents
 from jaxagents.ppo import AgentConfig, HyperParameters
 
+RUNS = {  # options of a small run, the files that it writes, and something that it prints
+    "cartpole_ppo": (
+        "--n-steps 1 --n-seeds 2 --n-evals 5",
+        "learning_curve.png sweep.png episode.png metrics.jsonl",
+        "Identical to 2 updates without interruption: True",
+    ),
+    "pursuit_ippo": (
+        "--n-steps 2 --n-matches 6",
+        "learning.png trajectories.png pursuit.gif",
+        "environment steps   pursuer    evader    caught",
+    ),
+    "minatar_dqn": (
+        "--n-steps 80",
+        "learning_curve.png episode.gif config.json metrics.jsonl",
+        "Mean return after 80 steps",
+    ),
+    "risk_averse_qrdqn": ("--n-steps 80 --n-evals 20", "quantiles.png", "along the shore"),
+}
+SMALL = {
+    "pursuit_ippo": {"MAX_EPISODE_STEPS": 20},
+    "minatar_dqn": {"BUFFER_SIZE": 160, "LEARNING_STARTS": 40, "MAX_STEPS": 60},
+}
 
-def test_cartpole_script(load, check_files, refuses, tmp_path, capsys):
-    output = tmp_path / "run"
-    argv = ["--output", str(output), "--n-steps", "1", "--n-seeds", "2", "--n-evals", "5"]
-    script = load("cartpole_ppo")
-    results = script.main(argv)
 
-    metrics = results["metrics"]
-    np.testing.assert_array_equal(metrics["update_step"], range(2))
-    assert metrics["returns"].shape == (2, 32)
-    assert np.all((metrics["returns"] >= 1) & (metrics["returns"] <= 500))
-    assert np.isnan(metrics["actor_loss"][0])
-    assert np.isfinite(metrics["actor_loss"][1:]).all()
-    assert results["episodes"]["returns"].shape == (5,)
-    assert np.isfinite(results["episodes"]["returns"]).all()
-
-    jax.tree.map(
-        np.testing.assert_array_equal,
-        results["last"].actor_training.params,
-        results["runner"].actor_training.params,
-    )
-    assert results["identical"]
-    assert results["resumed"].update_step == 2
-
-    assert results["by_seed"]["returns"].shape == (2, 2, 32)
-    assert results["by_learning_rate"]["returns"].shape == (3, 2, 32)
-    sweep = results["sweep"]
-    assert sweep.metrics["returns"].shape == (3, 2, 2, 32)
-    assert sweep.best_hyperparams.actor_optimizer_params.learning_rate == pytest.approx(
-        script.LEARNING_RATES[sweep.best]
-    )
-    assert results["record"]["obs"].shape == (500, 4)
-    assert results["record"]["done"].any()
-
-    check_files(output, "learning_curve.png", "sweep.png", "episode.png")
-    check_files(output, "config.json", "hyperparameters.json", "metrics.jsonl")
-    assert "Identical to 2 updates without interruption: True" in capsys.readouterr().out
+@pytest.mark.parametrize("name", RUNS)
+def test_script(name, load, check_files, refuses, tmp_path, monkeypatch, capsys):
+    script, (options, files, text) = load(name), RUNS[name]
+    for constant, size in SMALL.get(name, {}).items():
+        monkeypatch.setattr(script, constant, size)
+    argv = ["--output", str(tmp_path / "run"), *options.split()]
+    script.main(argv)
+    assert text in capsys.readouterr().out
+    check_files(tmp_path / "run", *files.split())
     refuses(script, argv)
 
 
-@pytest.mark.parametrize("options", [[], ["--ready-made"]], ids=["own policy", "ready-made"])
-def test_pursuit_script(options, load, check_files, tmp_path, monkeypatch):
-    output = tmp_path / "run"
-    script = load("pursuit_ippo")
-    monkeypatch.setattr(script, "MAX_EPISODE_STEPS", 60)
-    animate = functools.partial(script.animate, hold_frames=2)
-    monkeypatch.setattr(script, "animate", lambda positions, path: animate(positions[:8], path))
-    sizes = ["--output", str(output), "--n-steps", "2", "--n-matches", "6"]
-    results = script.main([*options, *sizes])
-
-    metrics = results["metrics"]
-    assert metrics["returns"].shape == (3, 64, 2)
-    np.testing.assert_allclose(metrics["returns"].sum(axis=-1), 0.0, atol=1e-4)
-    assert metrics["terminated"].shape == (3, 64)
-    if options:
-        assert "catch_rate" not in metrics
-    else:
-        np.testing.assert_allclose(metrics["catch_rate"], metrics["terminated"].mean(axis=1))
-    assert results["runner"].update_step == 2
-
-    assert len(results["matches"]) == 6
-    for match in results["matches"].values():
-        assert match["positions"].shape == (6, 61, 2, 2)
-        assert np.abs(match["positions"]).max() <= 5.0 + 1e-5
-    pure_pursuit = results["matches"]["straight at the evader", "random"]
-    assert pure_pursuit["caught"].all()
-    for positions, seconds in zip(pure_pursuit["positions"], pure_pursuit["seconds"], strict=True):
-        distances = np.linalg.norm(positions[:, 0] - positions[:, 1], axis=-1)
-        assert distances[round(seconds / 0.05)] <= 0.4 + 1e-5
-    assert not results["matches"]["random", "random"]["caught"].all()
-
-    check_files(output, "learning.png", "trajectories.png")
-    with Image.open(output / "pursuit.gif") as animation:
-        assert animation.n_frames > 1
-
-
-@pytest.fixture
-def minatar(load, monkeypatch):
-    script = load("minatar_dqn")
-    for name, size in {"BUFFER_SIZE": 160, "LEARNING_STARTS": 40, "MAX_STEPS": 60}.items():
-        monkeypatch.setattr(script, name, size)
-    return script
-
-
-def test_minatar_script(minatar, check_files, refuses, tmp_path, capsys):
-    output = tmp_path / "run"
-    argv = ["--output", str(output), "--n-steps", "80"]
-    results = minatar.main(argv)
-
-    np.testing.assert_array_equal(results["metrics"]["update_step"], range(11))
-    assert results["metrics"]["returns"].shape == (11, 32)
-    assert np.isfinite(results["metrics"]["critic_loss"][1:]).all()
-    means = results["metrics"]["returns"].mean(axis=1)
-    assert means[results["runner"].update_step] == means.max()
-    n_frames = len(results["frames"])
-    assert 1 < n_frames < 60  # it misses the ball before
-
-    check_files(output, "learning_curve.png", "episode.gif", "config.json", "metrics.jsonl")
-    with Image.open(output / "episode.gif") as film:
-        assert 1 < film.n_frames <= n_frames
-    assert "Mean return after 80 steps" in capsys.readouterr().out
-    refuses(minatar, argv)
-
-
-def test_minatar_games_and_agents(minatar, tmp_path):
+def test_games_and_ready_made_agents(load, tmp_path):
+    trace_updates(load("pursuit_ippo").make_agent(2, ready_made=True))
+    minatar = load("minatar_dqn")
     for game in minatar.GAMES:
         options = argparse.Namespace(env=game, agent="dqn", n_steps=80, output=tmp_path)
         agent = minatar.make_agent(options)
@@ -129,53 +62,6 @@ def test_minatar_games_and_agents(minatar, tmp_path):
         options.agent = name
         assert type(minatar.make_agent(options)) is agent_class
         minatar.make_hyperparams(options).check_ranges()
-
-
-def test_risk_averse_script(load, check_files, refuses, tmp_path, capsys):
-    lake, output = load("risk_averse_qrdqn"), tmp_path / "run"
-    argv = ["--output", str(output), "--n-steps", "80", "--n-evals", "20"]
-    results = lake.main(argv)
-    assert list(results) == ["QRDQN", "RiskAverseQRDQN"]
-    for result in results.values():
-        assert result["returns"].shape == (20,)
-        assert 0.0 <= sum(result["shares"]) <= 1.0
-        assert result["quantiles"].shape == (2, 51)
-    quantiles = {name: result["quantiles"] for name, result in results.items()}
-    values = {name: result["values"] for name, result in results.items()}
-    np.testing.assert_allclose(values["QRDQN"], quantiles["QRDQN"].mean(axis=1), rtol=1e-4)
-    worst = quantiles["RiskAverseQRDQN"][:, :12].mean(axis=1)
-    np.testing.assert_allclose(values["RiskAverseQRDQN"], worst, rtol=1e-4)
-
-    check_files(output, "quantiles.png")
-    assert "along the shore" in capsys.readouterr().out
-    refuses(lake, argv)
-
-
-def test_the_ways_around_the_lake(load):
-    lake = load("risk_averse_qrdqn")
-
-    def walk(key, action):
-        def step(carry, key):
-            place, over = carry
-            _, place, reward, ends, _ = lake.Lake().step_env(key, place, action, params)
-            return (place, over | ends), jnp.where(over, 0.0, reward)
-
-        _, start = lake.Lake().reset_env(key, params)
-        carry = (start, jnp.zeros((), bool))
-        (_, over), rewards = jax.lax.scan(step, carry, jax.random.split(key, lake.N_SHORE))
-        return rewards.sum(), over
-
-    params = lake.LakeParams()
-    keys = jax.random.split(jax.random.key(0), 5_000)
-    returns, over = jax.vmap(jax.vmap(walk, (0, None)), (None, 0))(keys, jnp.arange(2))
-    assert over.all()
-    exact = lake.true_quantiles((np.arange(5_000) + 0.5) / 5_000, params)
-    np.testing.assert_array_equal(returns[1], exact[1])
-    np.testing.assert_allclose(np.mean(returns[0]), exact[0].mean(), atol=0.5)
-    assert set(np.unique(returns[0])) == set(np.unique(exact[0]))
-    bridge, shore = exact
-    assert bridge.mean() > shore.mean()
-    assert bridge[:1_250].mean() < shore[:1_250].mean()
 
 
 def test_notebooks_are_committed_without_outputs(examples):

@@ -17,6 +17,22 @@ PAGES = [
 ]
 AS_WRITTEN = {"checkpoints"}
 """Pages whose trainings are short, and whose code goes back to a number of update."""
+TRACED = {"action_masks", "environments", "extending", "memory", "normalisation", "subclassing"}
+TRACED |= {
+    "a2c",
+    "c51",
+    "dqn",
+    "ippo",
+    "mappo",
+    "ppo",
+    "pqn",
+    "qrdqn",
+    "reinforce",
+    "rnd",
+    "sac",
+    "td3",
+}
+"""Pages of many agents, environments and hooks, which the suite trains: here they are called."""
 BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n+)?^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -31,7 +47,11 @@ def names_of_pages():
 def test_the_code_of_a_page_runs(
     path: Path, request: pytest.FixtureRequest, names_of_pages: list[dict[str, object]]
 ):
-    request.getfixturevalue("in_a_folder" if path.stem in AS_WRITTEN else "short_trainings")
+    fixtures = {
+        **dict.fromkeys(AS_WRITTEN, "in_a_folder"),
+        **dict.fromkeys(TRACED, "traced_trainings"),
+    }
+    request.getfixturevalue(fixtures.get(path.stem, "short_trainings"))
     text = path.read_text(encoding="utf-8")
     names = {"__name__": path.stem}
     names_of_pages.append(names)

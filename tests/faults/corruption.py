@@ -36,17 +36,19 @@ KEY = jax.random.key(0)
 MODES = ("last", "last", "best", "step")
 
 
-class Agent:
+class Subject(NamedTuple):
     """The folder of an agent."""
 
-    env, case = MatchSign(), AGENTS[0]
+    name: str
+    env: Any
 
     def make(self, folder):
+        case = next(case for case in AGENTS if case.name == self.name)
         fields = {"n_steps": 6, "keep_checkpoints": None, "restore_agent": True}
-        return self.case.agent(self.env, None, self.case.config(checkpoint_dir=folder, **fields))
+        return case.agent(self.env, None, case.config(checkpoint_dir=folder, **fields))
 
     def train(self, folder):
-        self.make(folder).train(KEY, self.case.hyperparams(), progress=False)
+        self.make(folder).train(KEY, progress=False)
 
     def restore(self, folder, mode):
         """The step and the contents of what is restored."""
@@ -61,10 +63,7 @@ class Agent:
         return contents(agent.train(None, None, runner, n_steps=n_steps, progress=False)[0])
 
 
-class Host(Agent):
-    """The folder of an agent with a replay buffer in a Gymnasium environment."""
-
-    env, case = Walks(Walk), next(case for case in AGENTS if case.name == "DQN")
+SUBJECTS = {"agent": Subject("PPO", MatchSign()), "host": Subject("DQN", Walks(Walk))}
 
 
 def contents(tree):
@@ -140,7 +139,7 @@ def rename(folder, rng):
 
 
 def forget(folder, rng):
-    """Empties the notes of the newest checkpoint, which is sure to be noticed."""
+    """Empties the notes of the newest checkpoint, which is sure to be noticed as it is restored."""
     path = newest(folder) / "meta" / "metadata"
     path.write_bytes(b"")
     return path
@@ -215,7 +214,7 @@ def names(message, folder):
     return str(folder) in str(message) or "There is no checkpoint of" in str(message)
 
 
-def attack(subject, number, seed=0, harms=HARMS, modes=MODES):
+def attack(subject, number, seed=0, harms=HARMS):
     """Harms copies of a folder, in each of the ways in turn.
 
     Files have random names, so the same seed does not always harm the same ones.
@@ -233,7 +232,7 @@ def attack(subject, number, seed=0, harms=HARMS, modes=MODES):
             shutil.copytree(whole, harmed)
             harm = harms[i % len(harms)]
             path = harm(harmed, rng)
-            mode = rng.choice(modes)
+            mode = "last" if harm is forget else rng.choice(MODES)
             mode = rng.choice(sorted(expected.contents)) if mode == "step" else mode
             seen, why = outcome(subject, harmed, expected, mode)
             counts[seen] += 1
@@ -248,6 +247,6 @@ def attack(subject, number, seed=0, harms=HARMS, modes=MODES):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--number", type=int, default=1000, help="harms of each kind of folder")
-    for subject in (Agent(), Host()):
+    for name, subject in SUBJECTS.items():
         counts, faults = attack(subject, parser.parse_args().number)
-        print(f"{type(subject).__name__}: {dict(counts)}", *faults, sep="\n  ")
+        print(f"{name}: {dict(counts)}", *faults, sep="\n  ")

@@ -70,12 +70,6 @@ def used_up(name):
     return runner_
 
 
-def act_with_a_memory(obs):
-    remembers = make_dqn(memory="gru", learning_starts=32, sequence_length=4)
-    acting = runner_of(remembers).learner
-    remembers.act(acting, remembers.initial_carry(acting), obs)
-
-
 def write_and_load(path):
     path.write_bytes(b"pickled")
     load_policy(path)
@@ -168,9 +162,6 @@ MISTAKES = {
     "`eval` before `train`": lambda: make_ppo().eval(key()),
     "The learner of an agent that was not trained": lambda: make_dqn().learner,
     "`eval` with no episodes": lambda: agent().eval(key(), 0),
-    "Text for a flag of `eval`, which would count as true": lambda: agent().eval(
-        key(), deterministic="no"
-    ),
     "Text for a flag of `train`, `resume` or `sweep`": lambda: train(progress="no"),
     "Text for a flag of an agent": lambda: PPO(MatchSign(), None, agent().config, "no"),
     '`select` of the run `"best"`, rather than of a position': lambda: agent().select(
@@ -209,9 +200,6 @@ MISTAKES = {
     "The runner of an environment with the same observations, but other states": lambda: train(
         make_ppo(BestAction()), runner=runner_of(make_ppo(WithMore()))
     ),
-    "The runner of an agent with another `batch_size`, given to `advance`": lambda: agent().advance(
-        copied(runner_of(make_ppo(batch_size=8))), 1
-    ),
     "The runner of an agent of another family, given to `evaluate`": lambda: agent().evaluate(
         runner_of(make_dqn())
     ),
@@ -230,9 +218,6 @@ MISTAKES = {
     "A batch of observations for `policy`": lambda: agent().policy(
         runner().actor_training, jnp.zeros((5, 2))
     ),
-    "A batch of observations for `act`": lambda: agent().act(
-        runner().actor_training, (), np.zeros((5, 2))
-    ),
     "A batch with floats as discrete actions for a learner": lambda: update(
         dqn_learner(), actions=np.zeros(4, np.float32)
     ),
@@ -245,18 +230,11 @@ MISTAKES = {
     "A list of numbers for the observation of an agent around a learner": lambda: make_dqn().policy(
         dqn_learner(), [0.0, 1.0]
     ),
-    "A list of numbers for `policy`": lambda: agent().policy(runner().actor_training, [0.0, 1.0]),
-    "A list of numbers for `act` of an agent around a learner that remembers": lambda: (
-        act_with_a_memory([0.0, 1.0])
-    ),
     "A list of numbers for `q` of a learner": lambda: dqn_learner().q([0.0, 1.0]),
     "An observation of another shape for `policy`": lambda: agent().policy(
         runner().actor_training, jnp.zeros(3)
     ),
     "`advance` without a runner": lambda: agent().advance(None, 3),
-    "All that `train` returned, given to `advance` as a runner": lambda: agent().advance(
-        (runner(), {}), 3
-    ),
     "A float for the number of updates of `advance`": lambda: agent().advance(runner(), 2.5),
     "A negative number of updates for `advance`": lambda: agent().advance(runner(), -1),
     "A policy exported under the name of another kind of file": lambda: trained().export_policy(

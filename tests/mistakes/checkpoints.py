@@ -4,8 +4,8 @@ import jax
 import numpy as np
 from probes import MatchSign
 
-from jaxagents import PPO, ppo, verify
-from mistakes.things import agent, hyperparams, key, make_ppo, runner, stacked, train, zeros
+from jaxagents import PPO, verify
+from mistakes.things import agent, hyperparams, key, make_ppo, runner, train, zeros
 
 
 def metrics(n_evals):
@@ -41,7 +41,6 @@ def another_final_info():
 MISTAKES = {
     "`restore` without a `checkpoint_dir`": lambda: agent().restore(),
     "`restore(True)`": lambda: agent().restore(True),
-    "A float as the number of an update step": lambda: agent().restore(2.0),
     "The name of a metric for `best_fn`": lambda: agent().restore("best", best_fn="returns"),
     "`best_fn` for the last checkpoint, or for a given update": lambda folder: make_ppo(
         checkpoint_dir=folder
@@ -59,10 +58,6 @@ MISTAKES = {
         {"update_step": np.zeros(1, int)}
     ),
     "A run that continues without its earlier entries of `final_info`": another_final_info,
-    "The results of a `vmap` for `collect_training`": lambda: agent().collect_training(
-        stacked(runner()), {}
-    ),
-    "A boolean for the folder of checkpoints": lambda: ppo.AgentConfig(checkpoint_dir=True),
     "Metrics and runner the wrong way round for `collect_training`": lambda: (
         agent().collect_training({}, runner())
     ),

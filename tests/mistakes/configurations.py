@@ -4,7 +4,8 @@ import jax
 import optax
 from probes import MatchSign
 
-from jaxagents import PPO, bc, c51, dqn, ppo, reinforce
+from jaxagents import PPO, bc, c51, dqn, reinforce
+from jaxagents.ppo import AgentConfig
 from mistakes.things import ON_POLICY, make_dqn, train
 
 
@@ -12,43 +13,42 @@ def swapped():
     import gymnax  # computes something as it is imported
 
     env, env_params = gymnax.make("CartPole-v1")
-    PPO(env, ppo.AgentConfig(), env_params)
+    PPO(env, AgentConfig(), env_params)
 
 
-class Short(ppo.AgentConfig):
+class Short(AgentConfig):
     rollout_length: int = 5
 
 
 MISTAKES = {
-    "A misspelt field": lambda: ppo.AgentConfig(n_step=3),
+    "A misspelt field": lambda: AgentConfig(n_step=3),
     "A field that only other agents have: REINFORCE with `minibatch_size`": lambda: (
         reinforce.AgentConfig(minibatch_size=3)
     ),
-    "Fields by position: `AgentConfig(200)`": lambda: ppo.AgentConfig(200),
-    "No updates": lambda: ppo.AgentConfig(n_steps=0),
-    "A float for a count: `n_steps=1e6`": lambda: ppo.AgentConfig(n_steps=1e6),
-    "A boolean for a count": lambda: ppo.AgentConfig(n_steps=True),
-    "Two names of one number that contradict each other": lambda: ppo.AgentConfig(
+    "Fields by position: `AgentConfig(200)`": lambda: AgentConfig(200),
+    "No updates": lambda: AgentConfig(n_steps=0),
+    "A float for a count: `n_steps=1e6`": lambda: AgentConfig(n_steps=1e6),
+    "A boolean for a count": lambda: AgentConfig(n_steps=True),
+    "Two names of one number that contradict each other": lambda: AgentConfig(
         n_steps=300, n_updates=400
     ),
-    "Updates and environment steps that contradict each other": lambda: ppo.AgentConfig(
+    "Updates and environment steps that contradict each other": lambda: AgentConfig(
         n_updates=300, total_timesteps=4096
     ),
     "`total_timesteps` for an agent that learns from a dataset": lambda: bc.AgentConfig(
         total_timesteps=1_000_000
     ),
-    "Text for a count, as from a command line": lambda: ppo.AgentConfig(batch_size="16"),
     "`eval_frequency=0` to switch evaluation off, instead of `eval_during_training=False`": lambda: (
-        ppo.AgentConfig(eval_frequency=0)
+        AgentConfig(eval_frequency=0)
     ),
-    "A `minibatch_size` that does not divide `batch_size`": lambda: ppo.AgentConfig(
+    "A `minibatch_size` that does not divide `batch_size`": lambda: AgentConfig(
         batch_size=10, minibatch_size=4
     ),
-    "Groups that do not divide `batch_size`": lambda: ppo.AgentConfig(n_groups=3),
-    "A number of minibatches that does not divide the samples of an update": lambda: (
-        ppo.AgentConfig(batch_size=8, rollout_length=3, minibatches_per_epoch=7)
+    "Groups that do not divide `batch_size`": lambda: AgentConfig(n_groups=3),
+    "A number of minibatches that does not divide the samples of an update": lambda: AgentConfig(
+        batch_size=8, rollout_length=3, minibatches_per_epoch=7
     ),
-    "Groups that do not divide the samples of a minibatch": lambda: ppo.AgentConfig(
+    "Groups that do not divide the samples of a minibatch": lambda: AgentConfig(
         batch_size=8, minibatch_size=1, rollout_length=3, n_groups=2
     ),
     "A replay buffer that the environments cannot share": lambda: dqn.AgentConfig(
@@ -58,34 +58,29 @@ MISTAKES = {
         buffer_size=800, learning_starts=1000
     ),
     "C51 with a single atom": lambda: c51.AgentConfig(n_atoms=1),
-    "An optimizer that is made already: `optimizer=optax.adam(1e-3)`": lambda: ppo.AgentConfig(
+    "An optimizer that is made already: `optimizer=optax.adam(1e-3)`": lambda: AgentConfig(
         optimizer=optax.adam(1e-3)
     ),
     "An optimizer that ignores its learning rate: `optimizer=lambda: optax.adam(1e-3)`": lambda: (
-        ppo.AgentConfig(optimizer=lambda: optax.adam(1e-3))
+        AgentConfig(optimizer=lambda: optax.adam(1e-3))
     ),
-    "The layers of PPO's networks in its configuration": lambda: ppo.AgentConfig(
-        features=(256, 256)
-    ),
+    "The layers of PPO's networks in its configuration": lambda: AgentConfig(features=(256, 256)),
     "A static field inside of `jit` or `vmap`": lambda: jax.jit(
-        lambda n: ppo.AgentConfig(n_steps=n).n_steps
+        lambda n: AgentConfig(n_steps=n).n_steps
     )(3),
     "The configuration of another agent": lambda: PPO(MatchSign(), None, dqn.AgentConfig()),
     "The configuration and the parameters of the environment swapped": swapped,
     "A dict as a configuration": lambda: PPO(MatchSign(), None, ON_POLICY),
     "The class of the configuration, not one made of it": lambda: PPO(
-        MatchSign(), None, ppo.AgentConfig
+        MatchSign(), None, AgentConfig
     ),
     "A number for the widths of layers: `features=64`": lambda: make_dqn(features=64),
-    "A layer of width 0": lambda: make_dqn(features=(8, 0)),
     "A new default in a class that is no dataclass, or without a type": Short,
-    "A float for `eval_rng`": lambda: ppo.AgentConfig(eval_rng=0.5),
-    "`keep_checkpoints=0` to keep all, instead of `None`": lambda: ppo.AgentConfig(
-        keep_checkpoints=0
-    ),
-    "An empty path as the folder of checkpoints": lambda: ppo.AgentConfig(checkpoint_dir=""),
-    "`restore_agent=True` without a `checkpoint_dir`": lambda: ppo.AgentConfig(restore_agent=True),
-    'Text for a flag, which would count as true: `restore_agent="no"`': lambda: ppo.AgentConfig(
+    "A float for `eval_rng`": lambda: AgentConfig(eval_rng=0.5),
+    "`keep_checkpoints=0` to keep all, instead of `None`": lambda: AgentConfig(keep_checkpoints=0),
+    "An empty path as the folder of checkpoints": lambda: AgentConfig(checkpoint_dir=""),
+    "`restore_agent=True` without a `checkpoint_dir`": lambda: AgentConfig(restore_agent=True),
+    'Text for a flag, which would count as true: `restore_agent="no"`': lambda: AgentConfig(
         checkpoint_dir="runs/1", restore_agent="no"
     ),
     "A negative number of updates to make": lambda: train(n_steps=-1),

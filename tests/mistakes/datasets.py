@@ -80,10 +80,6 @@ MISTAKES = {
         cql_agent(rewards=np.zeros(32, object))
     ),
     "NaN among the rewards of a dataset": lambda: cql_agent(rewards=with_one(np.nan)),
-    "NaN among the observations of a dataset": lambda: cql_agent(
-        next_observations=np.full((32, 2), np.nan, np.float32)
-    ),
-    "Infinite rewards in a dataset": lambda: cql_agent(rewards=with_one(np.inf)),
     "Masks that are neither 0 nor 1": lambda: cql_agent(masks=with_one(7)),
     "A dataset without rewards for an agent that learns from them": lambda: make_cql(
         Dataset(without("rewards"))

@@ -6,30 +6,28 @@ from probes import MatchSign
 
 import jaxagents
 from jaxagents import DQNLearner, dqn, ppo, sac
+from jaxagents.ppo import AgentConfig
 from mistakes.things import agent, hyperparams, make_ppo
 
 MISTAKES = {
-    "`num_timesteps` in a configuration": lambda: ppo.AgentConfig(num_timesteps=1_000_000),
-    "`num_envs` in a configuration": lambda: ppo.AgentConfig(num_envs=8),
-    "`num_steps` in a configuration": lambda: ppo.AgentConfig(num_steps=8),
+    "`num_timesteps` in a configuration": lambda: AgentConfig(num_timesteps=1_000_000),
+    "`num_envs` in a configuration": lambda: AgentConfig(num_envs=8),
+    "`num_steps` in a configuration": lambda: AgentConfig(num_steps=8),
     "`buffer_capacity` in a configuration": lambda: dqn.AgentConfig(buffer_capacity=3),
     "`hidden_dims` for a learner": lambda: DQNLearner.create(
         0, [0.0], 0, n_actions=2, hidden_dims=(8,)
     ),
-    "`learning_rate` in the configuration of an on-policy agent": lambda: ppo.AgentConfig(
-        learning_rate=3e-4
-    ),
-    "`learning_rate` in the hyperparameters of an on-policy agent": lambda: ppo.HyperParameters(
+    "`learning_rate` in the configuration of an on-policy agent": lambda: AgentConfig(
         learning_rate=3e-4
     ),
     "`learning_rate` in the configuration of an off-policy agent": lambda: sac.AgentConfig(
         learning_rate=3e-4
     ),
-    "`max_grad_norm` in the hyperparameters of an on-policy agent": lambda: ppo.HyperParameters(
+    "`max_grad_norm` in the hyperparameters of an on-policy agent": lambda: hyperparams(
         max_grad_norm=0.5
     ),
-    "`gamma` in a configuration": lambda: ppo.AgentConfig(gamma=0.99),
-    "`batch_size` among hyperparameters": lambda: ppo.HyperParameters(batch_size=8),
+    "`gamma` in a configuration": lambda: AgentConfig(gamma=0.99),
+    "`batch_size` among hyperparameters": lambda: hyperparams(batch_size=8),
     "`discount` for `gamma`": lambda: hyperparams(discount=0.9),
     "`clip_range` for `eps_clip`": lambda: hyperparams(clip_range=0.2),
     "The pair that `gymnax.make` returns, as one argument": lambda: make_ppo((MatchSign(), None)),
@@ -37,8 +35,8 @@ MISTAKES = {
     "`agent.predict(obs)`": lambda: agent().predict([0.0, 0.0]),
     "`agent.save(path)`": lambda: agent().save("runs/1"),
     "`agent.load(path)`": lambda: agent().load("runs/1"),
-    "`config._replace`, of 0.2.5": lambda: ppo.AgentConfig()._replace(n_steps=3),
-    "`deterministic_mode`, of 0.2.5": lambda: ppo.AgentConfig(deterministic_mode=True),
+    "`config._replace`, of 0.2.5": lambda: AgentConfig()._replace(n_steps=3),
+    "`deterministic_mode`, of 0.2.5": lambda: AgentConfig(deterministic_mode=True),
     "`from jaxagents import PPOAgent`, of 0.2.5": lambda: jaxagents.PPOAgent,
     "`from jaxagents.ppo import PPOAgentBase`, of 0.2.5": lambda: ppo.PPOAgentBase,
     "Imports from `jaxagents.utils`, of 0.2.5": lambda: importlib.import_module(

@@ -4,16 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
-from probes import MatchSign
 
-from jaxagents import IPPO, PPO, DiscreteSACLearner, DQNLearner, PPOBase, SACLearner, ippo
+from jaxagents import PPO, DiscreteSACLearner, DQNLearner, PPOBase, SACLearner
 from jaxagents.networks import (
     MLP,
     CategoricalActor,
     CategoricalPolicy,
     Critic,
-    GaussianActor,
-    PerActor,
     Policy,
     StateCritic,
     WithMemory,
@@ -67,19 +64,8 @@ MISTAKES = {
     "An actor with more outputs than there are actions": lambda: make_ppo(
         actor_network=CategoricalActor(5)
     ),
-    "An actor of continuous actions in an environment of discrete ones": lambda: make_ppo(
-        actor_network=GaussianActor((2,))
-    ),
-    "An actor with too many outputs for each of several actors": lambda: IPPO(
-        MatchSign(2),
-        None,
-        ippo.AgentConfig(actor_network=PerActor(CategoricalActor(3), 2, own_observations=False)),
-    ),
     "An actor of continuous actions that gives the mean alone": lambda: make_box_ppo(
         actor_network=Vector(2)
-    ),
-    "An actor of continuous actions with too many components": lambda: make_box_ppo(
-        actor_network=GaussianActor((3,))
     ),
     "An actor of a discrete learner with more outputs than there are actions": lambda: (
         DiscreteSACLearner.create(
@@ -94,9 +80,6 @@ MISTAKES = {
         actor_network=Plain
     ),
     "A class of networks whose field is a number": lambda: make_ppo(actor_network=Vector),
-    "A function without arguments that makes a network": lambda: make_ppo(
-        critic_network=lambda: StateCritic()
-    ),
     "A function that gives something else than a network": lambda: make_ppo(
         actor_network=lambda config: 3
     ),
@@ -126,14 +109,10 @@ MISTAKES = {
     "DQN with a network of too many values": lambda: make_dqn(critic_network=Vector(5)),
     "A single critic where several are needed": lambda: make_sac(critic_network=Critic((4,))),
     "A class of networks for a learner": lambda: make_dqn(critic_network=MLP),
-    "The name of an encoder instead of `make_encoder(name)`": lambda: make_dqn(encoder="impala"),
     "A misspelt encoder": lambda: make_encoder("imapla"),
     "A policy with a negative standard deviation": lambda: Policy(action_dim=1, fixed_std=-1.0),
     "Images for a learner without an encoder": lambda: SACLearner.create(
         0, np.zeros((8, 8, 3), np.uint8), np.zeros(1)
-    ),
-    "Scalar observations, such as those of a discrete space, for a learner": lambda: (
-        DQNLearner.create(0, np.zeros((), np.int32), 0, n_actions=2)
     ),
     "Continuous actions for a discrete learner": lambda: DQNLearner.create(
         0, jnp.zeros(2), jnp.zeros(()), n_actions=2

@@ -29,11 +29,6 @@ def plain():
     return Plain(gymnasium.make("CartPole-v1"))
 
 
-def rescaled_in_evaluations():
-    pendulum = gymnasium.make("Pendulum-v1")
-    return Gymnasium(pendulum, eval_env=gymnasium.wrappers.RescaleAction(pendulum, -1, 1))
-
-
 def same_four_times():
     line = Line()
     return Gymnasium(SyncVectorEnv([lambda: line] * 4), eval_env=Line)
@@ -54,9 +49,6 @@ MISTAKES = {
     ),
     "An environment for evaluations with other observations or actions": lambda: make_ppo(
         Gymnasium(gymnasium.make("Acrobot-v1"), eval_env=gymnasium.make("CartPole-v1"))
-    ),
-    "An environment for evaluations whose actions have other bounds, such as behind a wrapper": lambda: (
-        make_ppo(rescaled_in_evaluations())
     ),
     "A vector of more or fewer environments than the configuration has": lambda: make_ppo(
         Gymnasium(SyncVectorEnv([Line] * 3), eval_env=Line)

@@ -4,6 +4,7 @@ Run `PYTHONPATH=tests python -m mistakes.page` to write it, and read what change
 """
 
 import functools
+import inspect
 import re
 import tempfile
 from pathlib import Path
@@ -40,8 +41,9 @@ def outcome_of(mistake: Mistake) -> Outcome:
     error = None
     with tempfile.TemporaryDirectory() as name, compilations() as events:
         folder = Path(name).absolute()
+        takes_it = "folder" in inspect.signature(mistake.make).parameters
         try:
-            mistake(folder)
+            mistake.make(*[folder] * takes_it)
         except Exception as raised:
             error = raised
     text = str(error.args[0] if isinstance(error, KeyError) else error)

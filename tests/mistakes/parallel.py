@@ -4,7 +4,7 @@ from gymnasium import spaces
 from mpe2 import simple_spread_v3
 from parallel_probes import Relay
 
-from jaxagents import DQN, IPPO, PPO, check_env, dqn, ippo
+from jaxagents import IPPO, PPO, ippo
 from jaxagents.envs import PettingZoo
 from mistakes.things import ON_POLICY
 
@@ -36,22 +36,9 @@ MISTAKES = {
         simple_spread_v3.env()
     ),
     "A function that makes no parallel environment": lambda: make(PettingZoo(lambda: 3)),
-    "More or fewer environments than the configuration has": lambda: make(
-        PettingZoo([Relay() for _ in range(3)])
-    ),
     "Environments that do not have the same agents": lambda: make(PettingZoo([Relay(), Longer()])),
-    "An environment for evaluations that does not have the same agents": lambda: make(
-        PettingZoo(Relay(), eval_env=Longer)
-    ),
     "One environment that cannot be pickled, for many to be played": lambda: make(Locked()),
-    "One environment that cannot be pickled, without one for evaluations": lambda: make(
-        Locked(), batch_size=1, minibatch_size=1
-    ),
     "An environment that does not say which agents there may be": lambda: make(Nameless()),
     "Observations of PettingZoo that are empty arrays": lambda: make(PettingZoo(Blind)),
     "An environment of PettingZoo for an agent of one actor": lambda: make(Relay(), PPO),
-    "An environment of PettingZoo for an agent with a replay buffer": lambda: DQN(
-        Relay(), None, dqn.AgentConfig()
-    ),
-    "`check_env` of an environment of PettingZoo": lambda: check_env(PettingZoo(Relay)),
 }

@@ -1,8 +1,6 @@
 """The table of all mistakes: by theme and title, a function that makes each."""
 
-import inspect
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from mistakes import (
@@ -21,22 +19,13 @@ from mistakes import (
 
 
 class Mistake(NamedTuple):
-    """A mistake.
-
-    Attributes:
-        title: The mistake in words.
-        make: Makes it. If it takes `folder`, it is given an empty one.
-    """
+    """A mistake in words, and a function that makes it, in an empty `folder` if it takes one."""
 
     title: str
     make: Callable[..., Any]
 
-    def __call__(self, folder: Path) -> None:
-        """Makes the mistake."""
-        self.make(*[folder] * ("folder" in inspect.signature(self.make).parameters))
 
-
-_THEMES = {
+_MODULES = {
     "Configurations": configurations,
     "Hyperparameters": hyperparameters,
     "Agents and hooks": agents,
@@ -49,8 +38,7 @@ _THEMES = {
     "Meshes": meshes,
     "Habits from other libraries": habits,
 }
-
 THEMES = {
-    theme: [Mistake(*row) for row in module.MISTAKES.items()] for theme, module in _THEMES.items()
+    theme: [Mistake(*row) for row in module.MISTAKES.items()] for theme, module in _MODULES.items()
 }
 MISTAKES = [mistake for mistakes in THEMES.values() for mistake in mistakes]
