@@ -12,9 +12,8 @@ from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.agents.ready_made import ReadyMadePolicy
 from jaxagents.core.hyperparameters import Traced, hyperparameter
-from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import OptimizerParams as OptimizerParams
-from jaxagents.learners.train_state import TrainState
+from jaxagents.learners.train_state import Info, TrainState
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

@@ -62,13 +62,13 @@ class C51Hyperparameters(QHyperparameters):
     v_min: Traced = hyperparameter(-10.0, -float("inf"), constant=True)
     v_max: Traced = hyperparameter(10.0, -float("inf"), constant=True)
 
-    def check_ranges(self, path: str = "") -> None:
+    def check_ranges(self, path: str = "", single: bool = False) -> None:
         """Raises if a concrete value lies outside of its interval.
 
         Raises:
             ValueError: A value is out of its interval, or `v_max` is not above `v_min`.
         """
-        super().check_ranges(path)
+        super().check_ranges(path, single)
         if is_traced(self.v_min) or is_traced(self.v_max):
             return
         low, high = np.asarray(self.v_min), np.asarray(self.v_max)

@@ -7,8 +7,9 @@ from typing import NamedTuple, cast
 import numpy as np
 from jaxtyping import PyTree
 
+from jaxagents.core.hyperparameters import Interval
 from jaxagents.core.metrics import Metrics
-from jaxagents.core.numbers import Interval, positive
+from jaxagents.core.numbers import positive
 
 _ANY = Interval(float("-inf"), float("inf"), infinite=True)
 _NOT_NEGATIVE = Interval(0.0, float("inf"), infinite=True)

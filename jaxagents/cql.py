@@ -16,10 +16,9 @@ from jaxagents.agents.config import OfflineAgentConfig
 from jaxagents.agents.offline import OfflineBase
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.config import checked
-from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter, is_schedule
 from jaxagents.core.numbers import positive
 from jaxagents.core.observed import action_mask
-from jaxagents.core.schedules import is_schedule
 from jaxagents.dqn import DDQNLearner, DQNLearner
 from jaxagents.learners.batches import check_targets, weighted_mean
 from jaxagents.learners.config import Example
@@ -103,13 +102,13 @@ class HyperParameters(SACHyperparameters, DiscreteCQLHyperparameters):
     target_action_gap: Traced = None
     weight_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
-    def check_ranges(self, path: str = "") -> None:
+    def check_ranges(self, path: str = "", single: bool = False) -> None:
         """Raises if a concrete value lies outside of its interval.
 
         Raises:
             ValueError: A value is out of its interval, or a weight that is learned is 0.
         """
-        super().check_ranges(path)
+        super().check_ranges(path, single)
         weight = self.conservative_weight
         is_learned = self.target_action_gap is not None
         if is_learned and is_schedule(weight):

@@ -6,9 +6,9 @@ actor's advantages and ratios are its own. `IPPO` is complete; `IPPOBase` leaves
 subclass.
 """
 
+from jaxagents.agents.collect import Transition as Transition
 from jaxagents.agents.ready_made import ReadyMadePolicy
 from jaxagents.agents.runners import Runner as Runner
-from jaxagents.agents.transitions import Transition as Transition
 from jaxagents.core.metrics import MetricStats as MetricStats
 from jaxagents.learners.optimizer import OptimizerParams as OptimizerParams
 from jaxagents.ppo import AgentConfig as AgentConfig

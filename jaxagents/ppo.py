@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 from jaxtyping import Array, Float, PyTree
 
 from jaxagents import ops
+from jaxagents.agents.collect import AdvantageInput as AdvantageInput
+from jaxagents.agents.collect import ReturnInput as ReturnInput
+from jaxagents.agents.collect import Transition as Transition
+from jaxagents.agents.collect import playing
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.agents.ready_made import ReadyMadePolicy
 from jaxagents.agents.runners import Runner as Runner
-from jaxagents.agents.transitions import AdvantageInput as AdvantageInput
-from jaxagents.agents.transitions import ReturnInput as ReturnInput
-from jaxagents.agents.transitions import Transition as Transition
-from jaxagents.agents.transitions import playing
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.metrics import MetricStats as MetricStats
 from jaxagents.core.names import former_names
-from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import OptimizerParams as OptimizerParams
+from jaxagents.learners.train_state import Info
 from jaxagents.learners.train_state import TrainState as TrainState
 
 if not TYPE_CHECKING:  # a type checker would believe that any name exists

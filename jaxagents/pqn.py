@@ -10,11 +10,11 @@ import optax
 from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
 
 from jaxagents import ops, sharding
+from jaxagents.agents.collect import Sequence, by_environment, starts
 from jaxagents.agents.config import LearnerAgentConfig, PlayingHyperparameters
 from jaxagents.agents.learner_agent import ActionValues, update_on
-from jaxagents.agents.runners import RolloutRunner, of_all
-from jaxagents.agents.transitions import Sequence, elements, starts
-from jaxagents.core.arrays import in_32_bits, select
+from jaxagents.agents.runners import RolloutRunner
+from jaxagents.core.arrays import in_32_bits, repeated, select
 from jaxagents.core.config import checked
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.numbers import positive
@@ -215,7 +215,7 @@ class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner])
             info={},
             envstate=envstate,
             obs=obs,
-            carry=of_all(self._initial_memories(), self.config.batch_size),
+            carry=repeated(self._initial_memories(), self.config.batch_size),
         )
 
     def _training_step(self, runner: RolloutRunner) -> tuple[RolloutRunner, Report]:
@@ -386,7 +386,8 @@ def elements_of(samples: Batch, carry: PyTree, first: Bool[Array, "time environm
     if not carry:
         return samples
     start = jax.tree.map(lambda x: x[None], carry)
-    return elements({**samples, "observations": Sequence(samples["observations"], start, first)})
+    sequences = Sequence(samples["observations"], start, first)
+    return by_environment({**samples, "observations": sequences})
 
 
 def batch_of(minibatch: PyTree) -> Batch:

@@ -8,8 +8,8 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents.agents.config import annealed
 from jaxagents.catalogue import CATALOGUE, PRESETS, Fields
+from jaxagents.core.hyperparameters import LinearSchedule
 from jaxagents.core.names import unknown
-from jaxagents.core.schedules import LinearSchedule
 from jaxagents.networks import ObservationEncoder
 from jaxagents.td3 import TD3, TD3Learner
 

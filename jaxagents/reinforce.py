@@ -9,15 +9,15 @@ from typing import ClassVar
 from jaxtyping import Array, Float, PyTree
 
 from jaxagents import ops
+from jaxagents.agents.collect import Transition as Transition
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.on_policy import OnPolicyBase
 from jaxagents.agents.ready_made import ReadyMadePolicy
 from jaxagents.agents.runners import Runner as Runner
-from jaxagents.agents.transitions import Transition as Transition
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.metrics import MetricStats as MetricStats
-from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import OptimizerParams as OptimizerParams
+from jaxagents.learners.train_state import Info
 from jaxagents.learners.train_state import TrainState as TrainState
 
 

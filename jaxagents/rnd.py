@@ -14,16 +14,15 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops, ppo, sharding
 from jaxagents.agents.actor_and_critic import own_network, with_parameters
+from jaxagents.agents.collect import Transition
 from jaxagents.agents.ready_made import ReadyMadePolicy
 from jaxagents.agents.runners import Runner, observe_rewards
 from jaxagents.agents.targets import steps_at_once
-from jaxagents.agents.transitions import Transition
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.learners.fit import GRADIENT_NORM, LOSS, Fit, fit
-from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import OptimizerParams as OptimizerParams
 from jaxagents.learners.optimizer import set_optimizer_params, trained_by
-from jaxagents.learners.train_state import TrainState
+from jaxagents.learners.train_state import Info, TrainState
 from jaxagents.networks import Dense, Normalised, Torso, remembers
 from jaxagents.ppo import PPOBase
 

@@ -9,6 +9,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
+from jaxagents.core.arrays import leaves_by_name
 from jaxagents.core.numbers import multiples_near, positive
 
 DATA_AXIS = "data"
@@ -127,8 +128,8 @@ def shard_batch(batch: PyTree, mesh: Mesh | None = None, axis: str = DATA_AXIS) 
     """
     mesh = _mesh_with(axis) if mesh is None else mesh
     check_axis(mesh, axis)
-    for path, array in jax.tree_util.tree_flatten_with_path(batch)[0]:
-        _check_divisible(path, np.shape(array), mesh.shape[axis])
+    for name, array in leaves_by_name(batch).items():
+        _check_divisible(name, np.shape(array), mesh.shape[axis])
     return jax.device_put(batch, NamedSharding(mesh, PartitionSpec(axis)))
 
 
@@ -172,7 +173,8 @@ def on_each_device(function: Callable, *args: PyTree) -> PyTree:
         What it returns for all rows. It is called once with all of them if there is no mesh, or if the
         devices cannot share them equally.
     """
-    if not _can_share(args):
+    n = n_devices()
+    if n == 1 or any(len(x) % n for x in jax.tree.leaves(args)):
         return function(*args)
     rows = PartitionSpec(DATA_AXIS)
     return jax.shard_map(function, in_specs=rows, out_specs=rows, check_vma=False)(*args)
@@ -235,18 +237,11 @@ def in_one_order(rollout: PyTree, replicated: bool = True) -> PyTree:
     return jax.lax.optimization_barrier(samples)
 
 
-def _can_share(tree: PyTree) -> bool:
-    """Whether there are several devices that can share rows equally."""
-    n = n_devices()
-    return n > 1 and not any(len(x) % n for x in jax.tree.leaves(tree))
-
-
 def _mesh_with(axis: str) -> Mesh:
     return Mesh(np.array(jax.local_devices()), (axis,))
 
 
-def _check_divisible(path: tuple, shape: tuple[int, ...], n_devices: int) -> None:
-    name = jax.tree_util.keystr(path, simple=True, separator="/")
+def _check_divisible(name: str, shape: tuple[int, ...], n_devices: int) -> None:
     if not shape:
         raise ValueError(f"{name!r} is a scalar, but needs a leading axis of samples.")
     if shape[0] % n_devices:

@@ -22,8 +22,7 @@ from jaxagents.learners.actor_critic import (
 )
 from jaxagents.learners.config import Example
 from jaxagents.learners.learner import Batch, Info
-from jaxagents.learners.losses import check_mean_loss
-from jaxagents.learners.train_state import TrainState, target_update
+from jaxagents.learners.train_state import TrainState, check_mean_loss, target_update
 from jaxagents.networks import Policy
 
 

@@ -24,11 +24,10 @@ CHECKED = [
     "jaxagents.networks",
     "jaxagents.envs",
     "jaxagents.learners.fit",
-    "jaxagents.learners.losses",
     "jaxagents.agents.on_policy",
     "jaxagents.agents.collect",
     "jaxagents.agents.targets",
-    "jaxagents.agents.fits",
+    "jaxagents.agents.actor_and_critic",
     "jaxagents.learners.optimizer",
     "jaxagents.agents.ready_made",
 ]

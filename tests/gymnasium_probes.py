@@ -84,71 +84,22 @@ class Masked(gymnasium.Env):
 
 
 class Line(gymnasium.Env):
-    """A walk from a random place; the episode ends beyond 3, and is cut after `limit` steps.
-
-    It writes every observation into the same array.
-    """
+    """A walk that ends beyond 3, or is cut after seven steps."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
 
-    def __init__(self, limit=7, action_space=None):
+    def __init__(self, action_space=None):
         self.action_space = action_space or gymnasium.spaces.Box(-0.5, 1.0, (1,), np.float32)
-        self.limit = limit
-        self.place = np.zeros(2)
-        self.taken = []
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.time = 0
-        self.place[:] = self.np_random.uniform(-1.0, 1.0), 0.0
+        self.place = np.zeros(2)
         return self.place, {}
 
     def step(self, action):
-        self.taken.append(action)
-        self.time += 1
-        self.place[0] += np.sum(action) + self.np_random.normal()
-        self.place[1] = self.time
-        terminated = bool(self.place[0] > 3.0)
-        return self.place, self.place[0], terminated, self.time == self.limit, {}
-
-
-class Picture(gymnasium.Env):
-    """Observations in a dict, with an image of bytes; two actions; at most nine steps."""
-
-    observation_space = gymnasium.spaces.Dict(
-        {
-            "image": gymnasium.spaces.Box(0, 255, (2, 2), np.uint8),
-            "inner": gymnasium.spaces.Dict({"count": gymnasium.spaces.Discrete(300)}),
-        }
-    )
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.time, self.count = 0, int(self.np_random.integers(100))
-        return self._observation(), {}
-
-    def step(self, action):
-        assert isinstance(action, int)
-        self.time += 1
-        self.count += action
-        return self._observation(), float(action), self.count % 5 == 0, self.time == 9, {}
-
-    def _observation(self):
-        return {"image": np.full((2, 2), self.count, np.uint8), "inner": {"count": self.count}}
-
-
-class Recorder:
-    """Keeps what it is given, and calls a function at a step."""
-
-    def __init__(self, step=None, then=None):
-        self.logged = {}
-        self.step, self.then = step, then
-
-    def log(self, step, metrics):
-        self.logged[step] = metrics
-        if step == self.step:
-            self.then()
+        self.place = self.place + np.array([np.sum(action), 1.0])
+        over, cut = self.place > np.array([3.0, 6.5])
+        return self.place, self.place[0], bool(over), bool(cut), {}
 
 
 class Walks(Gymnasium):

@@ -26,14 +26,11 @@ class Policy(nn.Module):
 
 
 class DiscretePolicy(nn.Module):
-    """Linear logits, some of them of actions that are not allowed."""
-
-    forbidden: tuple[int, ...] = ()
+    """Linear logits."""
 
     @nn.compact
     def __call__(self, observations, temperature=1.0):
         logits = observations @ self.param("weights", NORMAL, (OBS_DIM, N_ACTIONS))
-        logits = logits.at[..., jnp.array(self.forbidden, int)].set(-jnp.inf)
         return ops.Categorical(logits).tempered(temperature)
 
 

@@ -11,8 +11,8 @@ import docstring_parser
 
 from jaxagents.catalogue import CATALOGUE
 from jaxagents.cli.options import FILE
+from jaxagents.core.hyperparameters import LinearSchedule
 from jaxagents.core.numbers import OTHER_NAMES
-from jaxagents.core.schedules import LinearSchedule
 
 _SCALARS = {int: "int", float: "float", bool: "bool", str: "str"}
 _SCALARS |= {types.NoneType: "None", Ellipsis: "..."}

@@ -222,6 +222,14 @@ class Allowed(Probe):
         return jnp.where(allowed[..., 0], action.astype(float), jnp.nan)
 
 
+class Images(Probe):
+    """Shows the sign in an image of bytes, beside a number."""
+
+    def observe(self, state: ProbeState) -> Any:
+        image = jnp.broadcast_to(jnp.where(state.sign > 0, 255, 0), (5, 5, 1))
+        return {"image": image.astype(jnp.uint8), "time": state.time}
+
+
 class Target(Probe):
     """Rewards being near the point 0.5 * sign in each of two dimensions."""
 

@@ -38,6 +38,7 @@ from jaxagents.networks import CategoricalActor, PerActor, StateCritic
 _HELD: dict[tuple[str, int, bool], Any] = {}
 """The programs of agents as most files take them, so that a process compiles them once."""
 _SIZES = {"n_steps": 5, "eval_frequency": 2, "n_evals": 3}
+_NETWORKS = {"features": (32,), "minibatch_size": 32}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -65,11 +66,9 @@ class Case:
     hyper: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def env(self, env: type) -> Any:
-        """An environment with such actions."""
         return env(self.n_actors, self.continuous)
 
     def config(self, **fields: Any) -> Any:
-        """A small configuration."""
         return self.agent._config_type(**{**_SIZES, **self._family, **self.fields, **fields})
 
     def make(self, env: type, eval_during_training: bool = True, **fields: Any) -> Any:
@@ -105,24 +104,19 @@ class OnPolicyCase(Case):
         return {"batch_size": 8, "rollout_length": 8, **networks}
 
     def hyperparams(self, learning_rate: Any = None, **fields: Any) -> Any:
-        """Hyperparameters with which it learns the probes."""
         rate = self.learning_rate if learning_rate is None else learning_rate
         optimizer = ppo.OptimizerParams(learning_rate=rate)
         optimizers = {"actor_optimizer_params": optimizer, "critic_optimizer_params": optimizer}
         return self.agent._hyperparams_type(**{"gamma": 0.5, **optimizers, **self.hyper, **fields})
 
     def learning_rate_of(self, hyperparams: Any) -> Any:
-        """The learning rate of hyperparameters."""
         return hyperparams.actor_optimizer_params.learning_rate
 
     def acting(self, runner: Any) -> Any:
-        """The network that acts."""
         return runner.actor_training
 
     def values(self, agent: Any, observations: Any) -> Any:
-        """Values of observations."""
-        critic = jax.jit(jax.vmap(agent.critic_training))
-        return np.asarray(critic(np.asarray(observations, np.float32)))
+        return jax.vmap(agent.critic_training)(observations)
 
     def gradient_steps(self, agent: Any) -> dict[str, tuple[Any, int]]:
         """Gradient steps made of each network, and those that an update step should make."""
@@ -147,37 +141,26 @@ class LearnerCase(Case):
     value: Callable[[Any, Any], Any] | None = None
     loss: str = "critic_loss"
     size = "minibatch_size: 32"
-    _family = {  # noqa: RUF012
-        "features": (32,),
-        "minibatch_size": 32,
-        "batch_size": 4,
-        "buffer_size": 512,
-        "learning_starts": 32,
-    }
+    _family = {**_NETWORKS, "batch_size": 4, "buffer_size": 512, "learning_starts": 32}  # noqa: RUF012
 
     @property
     def learns_values(self) -> bool:
-        """Whether there are values that it learns."""
         return self.value is not None
 
     def hyperparams(self, learning_rate: Any = None, **fields: Any) -> Any:
-        """Hyperparameters with which it learns the probes."""
         rate = self.learning_rate if learning_rate is None else learning_rate
         rates = {f"{network}_learning_rate": rate for network in self.trained}
         return self.agent._hyperparams_type(**{**self.hyper, **rates, **fields})
 
     def learning_rate_of(self, hyperparams: Any) -> Any:
-        """The learning rate of hyperparameters."""
         return getattr(hyperparams, f"{self.trained[0]}_learning_rate")
 
     def acting(self, runner: Any) -> Any:
-        """The network that acts."""
         return getattr(runner.learner, self.trained[0])
 
     def values(self, agent: Any, observations: Any) -> Any:
-        """Values of observations."""
         assert self.value is not None
-        return np.asarray(jax.jit(self.value)(agent.learner, np.asarray(observations, np.float32)))
+        return self.value(agent.learner, observations)
 
     def gradient_steps(self, agent: Any) -> dict[str, tuple[Any, int]]:
         """Gradient steps made of each network, and those that an update step should make."""
@@ -188,13 +171,7 @@ class LearnerCase(Case):
 class RolloutCase(LearnerCase):
     """An agent around a learner that learns from its own rollouts."""
 
-    _family = {  # noqa: RUF012
-        "features": (32,),
-        "minibatch_size": 32,
-        "batch_size": 4,
-        "rollout_length": 16,
-        "gradient_steps": 4,
-    }
+    _family = {**_NETWORKS, "batch_size": 4, "rollout_length": 16, "gradient_steps": 4}  # noqa: RUF012
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -206,7 +183,7 @@ class OfflineCase(LearnerCase):
     """
 
     expert: bool = False
-    _family = {"features": (32,), "minibatch_size": 32}  # noqa: RUF012
+    _family = _NETWORKS
 
     def _data(self, env: type, config: Any) -> dict[str, Dataset]:
         return {"dataset": _collected(env, self.continuous, config.max_episode_steps, self.expert)}
@@ -215,28 +192,36 @@ class OfflineCase(LearnerCase):
 @functools.lru_cache(maxsize=64)
 def _collected(env_type: type, continuous: bool, max_steps: int, expert: bool) -> Dataset:
     """Transitions of 64 environments and 16 steps."""
+    keys = jax.random.split(jax.random.key(7), 64)
+    transitions = _collector(env_type, continuous, max_steps)(keys, expert)
+    return Dataset(jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), transitions))
+
+
+@functools.lru_cache(maxsize=64)
+def _collector(env_type: type, continuous: bool, max_steps: int) -> Callable[..., Any]:
+    """A program that takes the best actions or random ones."""
     env = env_type(None, continuous)
     episodes = Episodes(as_environment(env), max_steps)
 
-    def step(carry: tuple, key: Any) -> tuple:
-        obs, state = carry
-        action = env.action(env.best(state.envstate)) if expert else env.random_action(key)
-        played = episodes.step(key, state, action)
-        transition = {
-            "observations": obs,
-            "actions": action,
-            "rewards": played.reward,
-            "next_observations": played.next_obs,
-            "masks": 1.0 - played.terminated,
-        }
-        return (played.obs, played.envstate), transition
+    def rollout(key: Any, expert: Any) -> Any:
+        def step(carry: tuple, key: Any) -> tuple:
+            obs, state = carry
+            best = env.action(env.best(state.envstate))
+            action = jnp.where(expert, best, env.random_action(key))
+            played = episodes.step(key, state, action)
+            transition = {
+                "observations": obs,
+                "actions": action,
+                "rewards": played.reward,
+                "next_observations": played.next_obs,
+                "masks": 1.0 - played.terminated,
+            }
+            return (played.obs, played.envstate), transition
 
-    def rollout(key: Any) -> Any:
         reset_key, key = jax.random.split(key)
         return jax.lax.scan(step, episodes.reset(reset_key), jax.random.split(key, 16))[1]
 
-    transitions = jax.jit(jax.vmap(rollout))(jax.random.split(jax.random.key(7), 64))
-    return Dataset(jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), transitions))
+    return jax.jit(jax.vmap(rollout, (0, None)))
 
 
 def _largest(learner: Any, obs: Any) -> Any:

@@ -33,7 +33,7 @@ KNOWN = [
 OBSERVATIONS, VALUES = (np.array(column, np.float32) for column in zip(*KNOWN, strict=True))
 
 
-def make(case, **fields):
+def make(case, evaluates=True, **fields):
     """The agent that all tests train, in one environment, so that there is one program of it."""
     fields |= {"max_episode_steps": 3, "n_evals": 32}
     if case in WHOLE:  # also what meets devices, checkpoints and sweeps
@@ -41,7 +41,7 @@ def make(case, **fields):
         fields |= {} if isinstance(case, OfflineCase) else {"normalise_rewards": True}
         fields |= {"normalise_values": True} if case is PPO else {}
         fields |= {"prioritised_replay": True} if case.name == "DQN" else {}
-    return case.make(KnownBest, **fields)
+    return case.make(KnownBest, evaluates, **fields)
 
 
 @functools.cache
@@ -70,6 +70,12 @@ def member(trainings, *index):
     return jax.tree.map(lambda x: x[index], jax.device_get(trainings))
 
 
+def stacked(case):
+    """Three sets of hyperparameters, which differ in every number."""
+    factors = np.float32([1.0, 0.9, 0.8])
+    return jax.tree.map(lambda x: np.float32(min(x, 10.0)) * factors, case.hyperparams())
+
+
 def in_rewards(agent, values):
     """Values in the unit of the rewards of the environment, where agents learn normalised ones."""
     runner = agent.training_runner
@@ -81,17 +87,24 @@ def in_rewards(agent, values):
 @every_agent
 def test_learns_a_policy_that_depends_on_the_observation_and_values(case):
     agent = learnt(case)
-    actions = actions_of(agent)[:2].reshape(2, -1)
+
+    @jax.jit
+    def actions_and_values(observations):
+        values = case.values(agent, observations) if case.learns_values else ()
+        return jax.vmap(agent.policy)(observations), values
+
+    actions, values = jax.tree.map(np.asarray, actions_and_values(OBSERVATIONS))
+    actions = actions[:2].reshape(2, -1)
     is_one = actions > 0.0 if case.continuous else actions == 1
     np.testing.assert_array_equal(is_one, np.broadcast_to([[True], [False]], is_one.shape))
     for made, in_one_update in case.gradient_steps(agent).values():
         assert made == case.updates * in_one_update
     if case.learns_values:
-        found = case.values(agent, OBSERVATIONS).reshape(len(KNOWN), -1)
+        found = values.reshape(len(KNOWN), -1)
         np.testing.assert_allclose(in_rewards(agent, found) - VALUES[:, None], 0.0, atol=0.1)
 
 
-@every_agent
+@one_of_each_family
 def test_new_hyperparameters_take_effect_when_going_on(case):
     agent = make(case)
     before = learnt(case).training_runner
@@ -103,29 +116,20 @@ def test_new_hyperparameters_take_effect_when_going_on(case):
 
 
 @every_agent
-def test_describes_itself_and_says_what_is_wrong(case):
+def test_describes_itself_and_says_which_hyperparameters_are_wrong(case):
     agent = make(case)
     assert str(agent).startswith(f"{case.agent.__name__} on KnownBest")
     assert case.size in str(agent)
-    given = case.hyperparams()
-    assert f"learning_rate: {case.learning_rate:g}" in agent.log_hyperparams(given)
-    keys, negative = jax.random.split(KEY, 2), case.hyperparams(learning_rate=-1.0)
-    out_of_range = r"learning_rate must lie in \[0, inf\), got -1"
-    mistakes = [
-        (lambda: agent.eval(KEY), RuntimeError, "has not been trained"),
-        (lambda: agent.policy(np.zeros(2)), RuntimeError, "has not been trained"),
-        (lambda: agent.train(KEY, negative), ValueError, out_of_range),
-        (lambda: agent.sweep(keys, negative), ValueError, out_of_range),
-        (lambda: agent.train(KEY, 3), TypeError, r" takes a jaxagents.*Hyper[pP]arameters, got 3"),
-        (lambda: agent.train(3.5, given), TypeError, r"random key such as .*key\(0\), got 3.5"),
-    ]
+    assert f"learning_rate: {case.learning_rate:g}" in agent.log_hyperparams(case.hyperparams())
+    mistakes = [(r"learning_rate must lie in \[0, inf\), got -1", {"learning_rate": -1.0})]
     if case.learns_values:
-        high = case.hyperparams(gamma=1.5)
-        message = r"gamma must lie in \[0, 1\], got 1.5"
-        mistakes.append((lambda: agent.train(KEY, high), ValueError, message))
-    for make_mistake, error, message in mistakes:
-        with pytest.raises(error, match=message):
-            make_mistake()
+        mistakes.append((r"gamma must lie in \[0, 1\], got 1.5", {"gamma": 1.5}))
+    for message, fields in mistakes:
+        for begin, keys in ((agent.train, KEY), (agent.sweep, jax.random.split(KEY, 2))):
+            with pytest.raises(ValueError, match=message):
+                begin(keys, case.hyperparams(**fields))
+    with pytest.raises(TypeError, match=r" takes a jaxagents.*Hyper[pP]arameters, got 3"):
+        agent.train(KEY, 3)
 
 
 @one_of_each_family
@@ -173,59 +177,59 @@ def test_going_on_from_a_runner_or_from_disk_equals_one_run(case, tmp_path):
     np.testing.assert_array_equal(since["update_step"], [2, 4])
 
 
-@one_of_each_family
-def test_vmapped_over_keys_and_every_hyperparameter_equals_single(case):
+def test_vmapped_over_keys_and_every_hyperparameter_equals_single():
+    """As the members of a sweep are, for one of each family below."""
+    (case,) = (case for case in AGENTS if case.name == "REINFORCE")
     keys = jax.random.split(KEY, 2)[np.array([0, 1, 0])]
-    factors = np.float32([1.0, 0.9, 0.8])
-    stacked = jax.tree.map(lambda x: np.float32(min(x, 10.0)) * factors, case.hyperparams())
-    runners, metrics = jax.vmap(make(case).train)(keys, stacked)
-    alone = make(case).train(keys[1], member(stacked, 1), progress=False)
+    runners, metrics = jax.vmap(make(case).train)(keys, stacked(case))
+    alone = make(case).train(keys[1], member(stacked(case), 1), progress=False)
     trees.assert_close(member((runners, metrics), 1), alone)
-    params = case.acting(runners).params
-    assert not trees.equal(member(params, 0), member(params, 2))
 
 
 @one_of_each_family
 def test_two_devices_that_share_a_training_make_that_of_one(case):
-    shared = make(case).train(KEY, case.hyperparams(), progress=False, mesh=make_mesh(2))
-    trees.assert_equal(shared, five_updates(case))
+    agent = make(case, evaluates=False)
+    shared, _ = agent.train(KEY, case.hyperparams(), progress=False, mesh=make_mesh(2))
+    trees.assert_equal(shared, five_updates(case)[0])
 
 
 @one_of_each_family
-def test_sweep_equals_single_runs(case, capfd):
-    agent = make(case)
-    keys = jax.random.split(KEY, 2)
-    rates = np.float32([1e-2, 0.0, 1e-3])
-    result = agent.sweep(keys, case.hyperparams(learning_rate=rates))
+def test_a_sweep_over_keys_and_every_hyperparameter_equals_single_runs(case, capfd):
+    agent, keys, hyperparams = make(case), jax.random.split(KEY, 2), stacked(case)
+    result = agent.sweep(keys, hyperparams)
     shown = capfd.readouterr().err
     assert "5/5" in shown
     assert result.metrics["returns"].shape[:3] == (3, 2, 4)
-    alone = agent.train(keys[1], case.hyperparams(learning_rate=rates[2]), progress=False)
+    alone = agent.train(keys[1], member(hyperparams, 2), progress=False)
     trees.assert_equal(member((result.runners, result.metrics), 2, 1), alone)
+    params = case.acting(result.runners).params
+    assert not trees.equal(member(params, 0, 1), member(params, 2, 1))
     last = result.metrics["returns"][:, :, -1]
     assert result.best == np.argmax(last.reshape(3, -1).mean(axis=1))
     of_members = last.reshape(6, -1).mean(axis=1)
     assert f"returns {of_members.min():.4g} to {of_members.max():.4g}" in shown
+    rates = case.learning_rate_of(hyperparams)
     assert case.learning_rate_of(result.best_hyperparams) == rates[result.best]
 
 
 @one_of_each_family
 def test_equal_agents_compile_nothing_new(case):
-    def session(learning_rate):
-        hyperparams = case.hyperparams(learning_rate=learning_rate)
-        agent = make(case)
+    def session(factor):
+        hyperparams = case.hyperparams(learning_rate=1e-3 * factor)
+        members = jax.tree.map(lambda x: factor * x, stacked(case))
+        agent, keys = make(case), jax.random.split(KEY, 2)
         with compilations() as made:
             runner, _ = agent.train(KEY, hyperparams, progress=False)
             agent.train(None, hyperparams, runner, n_steps=3, progress=False)
             agent.eval(KEY, deterministic=False)
-            agent.sweep(jax.random.split(KEY, 2), hyperparams, progress=False)
+            agent.sweep(keys, members, progress=False)
         return made
 
     with compilations() as made:
         jax.jit(lambda x: x + 1.0)(0.0)
     assert made  # it would notice
-    session(1e-3)
-    assert not session(2e-3)
+    session(1.0)
+    assert not session(np.float32(0.9))
 
 
 @one_of_each_family

@@ -7,11 +7,10 @@ import jax.numpy as jnp
 import linear
 import numpy as np
 import pytest
-from flax import linen as nn
 from linear import ACTION_DIM, N_ACTIONS, OBS_DIM, softmax
 from trees import assert_close
 
-from jaxagents.cql import CQLConfig, CQLLearner, DiscreteCQLLearner
+from jaxagents.cql import CQLLearner, DiscreteCQLLearner
 from jaxagents.networks import Policy
 
 N_SAMPLES = 4
@@ -74,7 +73,6 @@ def reference_critic_update(learner, batch, weight):
 @pytest.mark.parametrize(
     ("kwargs", "further"),
     [
-        ({}, ()),
         ({"gamma": 0.5, "tau": 0.1, "conservative_weight": 0.5}, ()),
         ({"conservative_weight": 2.0, "target_action_gap": 1.0}, linear.ALL),
     ],
@@ -124,21 +122,6 @@ def test_actions_are_drawn_from_three_distributions():
         z = (np.arctanh(others[i]) - means[i][None]) / 0.3
         np.testing.assert_allclose([z.mean(), z.std()], [0.0, 1.0], atol=0.05)
         np.testing.assert_allclose(densities[i], own[i], rtol=1e-3, atol=1e-3)
-
-
-def test_one_call_of_the_critics_values_all_actions():
-    calls = []
-
-    class Counting(linear.Critics):
-        @nn.compact
-        def __call__(self, observations, actions):
-            calls.append(actions.shape)
-            return super().__call__(observations, actions)
-
-    learner = jax.eval_shape(lambda: continuous_learner_of(Counting()))
-    calls.clear()
-    jax.eval_shape(CQLLearner._update, learner, linear.batch_with(CQLLearner))
-    assert len(calls) == 3  # for the targets, for the critics' loss, for the policy's
 
 
 def continuous_learner_of(network, **fields):
@@ -215,8 +198,3 @@ def test_discrete_actions_are_drawn_by_their_values():
         frequencies = np.eye(N_ACTIONS)[np.asarray(actions)].mean(axis=0)
         np.testing.assert_allclose(frequencies, softmax(values / temperature), atol=0.03)
     np.testing.assert_array_equal(learner.sample_actions(obs), values.argmax(axis=-1))
-
-
-def test_the_default_networks_are_those_of_the_authors():
-    assert (CQLConfig().features, CQLConfig().backup_entropy) == ((256, 256, 256), False)
-    assert DiscreteCQLLearner._config_type().features == (256, 256)

@@ -72,7 +72,6 @@ def reference_update(learner, batch):
 @pytest.mark.parametrize(
     ("hyperparams", "further"),
     [
-        ({}, ()),
         ({"gamma": 0.5, "tau": 0.3, "expectile": 0.9, "beta": 0.5}, ()),
         ({"expectile": 0.2, "beta": 10.0, "max_weight": 1.5}, linear.ALL),
     ],

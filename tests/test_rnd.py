@@ -10,7 +10,7 @@ from probes import MatchSign
 from registry import ON_POLICY
 
 from jaxagents import RND, rnd
-from jaxagents.agents.transitions import NOT_YET, Transition
+from jaxagents.agents.collect import NOT_YET, Transition
 from jaxagents.networks import CategoricalActor, WithMemory
 from jaxagents.sharding import make_mesh
 
@@ -93,7 +93,7 @@ def test_a_predictor_without_samples_stays_and_reports(agent):
     assert after.info["intrinsic_reward"] > 0.0
 
 
-@pytest.mark.slow  # the program for a mesh alone takes ten seconds
+@pytest.mark.slow  # ten seconds; nothing else splits what predicts over devices
 def test_two_devices_make_the_training_of_one(agent):
     alone, shared = (
         agent.train(KEY, CASE.hyperparams(), mesh=mesh, progress=False)[0]

@@ -65,13 +65,12 @@ def reference_update(learner, batch):
     next_obs = batch["next_observations"]
     next_actions, log_prob = policy_sample(learner.actor.params, next_obs, critic_noise)
     next_value = jnp.minimum(*values(learner.target_critic.params, next_obs, next_actions))
-    if learner.config.backup_entropy:
-        next_value -= 0.5 * log_prob
-    target = batch["rewards"] + batch.get("discounts", 0.95) * batch["masks"] * next_value
+    soft_value = next_value - 0.5 * log_prob
+    target = batch["rewards"] + batch["discounts"] * batch["masks"] * soft_value
 
     def critic_loss(params):
         errors = [q - target for q in values(params, batch["observations"], batch["actions"])]
-        loss = sum(0.5 * jnp.mean(batch.get("weights", 1.0) * e**2) for e in errors)
+        loss = sum(0.5 * jnp.mean(batch["weights"] * e**2) for e in errors)
         return loss, 0.5 * sum(jnp.abs(e) for e in errors)
 
     slope = jax.value_and_grad(critic_loss, has_aux=True)
@@ -94,14 +93,13 @@ def reference_update(learner, batch):
         "target_critic": target_params,
     }
     numbers = {"critic_loss": critic_value, "actor_loss": actor_value, "entropy": entropy}
-    return networks, numbers | ({"td_errors": td_errors} if "weights" in batch else {})
+    return networks, numbers | {"td_errors": td_errors}
 
 
-@pytest.mark.parametrize(("backup_entropy", "further"), [(True, ()), (False, linear.ALL)])
-def test_an_update_follows_the_paper(backup_entropy, further):
-    fields = {"initial_temperature": 0.5, "tau": 0.1, "gamma": 0.95, "features": (8,), **RATES}
-    learner = ROW.create(optimizer=optax.sgd, backup_entropy=backup_entropy, **fields)
-    batch = linear.batch_with(ROW.learner, further)
+def test_an_update_follows_the_paper():
+    fields = {"initial_temperature": 0.5, "tau": 0.1, "features": (8,), **RATES}
+    learner = ROW.create(optimizer=optax.sgd, **fields)
+    batch = linear.batch_with(ROW.learner, linear.ALL)
     moved, info = learner.update(batch)
     networks, numbers = reference_update(learner, batch)
     assert_close({name: getattr(moved, name).params for name in networks}, networks)
@@ -171,16 +169,6 @@ def test_a_discrete_update_is_that_of_the_paper(kwargs, further):
     assert_close({name: info[name] for name in expected_info}, expected_info)
     assert_close(linear.weights_of(moved, "actor", "critic", "target_critic"), expected)
     np.testing.assert_allclose(moved.temperature(), temperature, rtol=1e-5)
-
-
-def test_actions_may_be_forbidden():
-    network, batch = linear.DiscretePolicy(forbidden=(1,)), linear.batch_with(DiscreteSACLearner)
-    moved, info = linear.create(
-        DiscreteSACLearner, **{**DISCRETE, "actor_network": network}
-    ).update(batch)
-    assert all(np.isfinite(x).all() for x in jax.tree.leaves((moved.actor.params, info)))
-    drawn = moved.sample_actions(batch["observations"], seed=jax.random.key(0))
-    assert 1 not in np.asarray(drawn)
 
 
 # Several critics, which may drop out.

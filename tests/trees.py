@@ -1,8 +1,10 @@
 """Comparing pytrees."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 
@@ -39,3 +41,14 @@ def variables(network: Any, *inputs: Any) -> Any:
     rng = np.random.default_rng(0)
     shapes = jax.eval_shape(network.init, jax.random.key(0), *inputs)
     return jax.tree.map(lambda x: rng.normal(0.0, 0.5, x.shape).astype(x.dtype), shapes)
+
+
+def zeros(function: Callable, *inputs: Any) -> Any:
+    """Zeros like the result of a function, which is only traced."""
+
+    def zero(leaf: Any) -> jax.Array:
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.split(jax.random.key(0), leaf.shape)
+        return jnp.zeros(leaf.shape, leaf.dtype)
+
+    return jax.tree.map(zero, jax.eval_shape(function, *inputs))

@@ -1,20 +1,36 @@
-"""The networks of actor and critic, as the configuration has them, alone or behind a trunk.
+"""Actor and critic: their networks, alone or behind a trunk, and how they are fitted to a rollout.
 
 A trunk that both share is trained with the actor, by the losses of both.
 """
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import jax
+import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Key, PyTree
 
+from jaxagents.agents.collect import (
+    Sequence,
+    Transition,
+    by_environment,
+    is_sequence,
+    outputs_of,
+    playing,
+    samples,
+)
 from jaxagents.agents.config import OnPolicyConfig
-from jaxagents.agents.transitions import Sequence, outputs_of, samples
+from jaxagents.agents.runners import Runner
+from jaxagents.agents.targets import in_units_of_critic
+from jaxagents.core.hyperparameters import Traced
+from jaxagents.core.report import check_not_taken
+from jaxagents.learners.fit import OF_EVERY_FIT, Fit
 from jaxagents.learners.memory import initial_carry, step
-from jaxagents.learners.train_state import TrainState
+from jaxagents.learners.train_state import Info, TrainState, check_shape, losses_and_info
 from jaxagents.networks import normalised, remembers
 from jaxagents.networks.encoding import BehindTrunk, features_beside
 from jaxagents.networks.initialisation import check_not_nnx, initialise
@@ -29,11 +45,11 @@ _TRUNK, _NETWORK = "trunk", "network"
 
 def network_of(agent: "OnPolicyBase", field: str) -> nn.Module:
     """The whole network of a field of the configuration, behind the trunk if there is one."""
-    network = own_network(agent, field)
-    see = normalised if agent.config.normalise_observations else lambda network: network
-    if agent.config.trunk is None:
-        return see(network)
-    return BehindTrunk(network, see(own_network(agent, "trunk")))
+    has_trunk = agent.config.trunk is not None
+    first = own_network(agent, "trunk" if has_trunk else field)
+    if agent.config.normalise_observations:
+        first = normalised(first)
+    return BehindTrunk(own_network(agent, field), first) if has_trunk else first
 
 
 def own_network(agent: "OnPolicyBase", field: str) -> nn.Module:
@@ -129,34 +145,6 @@ def _check_takes_configuration(choice: Callable, config: OnPolicyConfig, field: 
         )
 
 
-def whole_critic(config: OnPolicyConfig, actor: TrainState, critic: TrainState) -> TrainState:
-    """The critic from observations to values: behind the actor's trunk, if there is one.
-
-    Args:
-        config: Configuration of the agent.
-        actor: State of the actor's training, with the trunk.
-        critic: State of the critic's training; behind a trunk it sees features.
-
-    Returns:
-        The critic; behind a trunk, with no optimizer.
-    """
-    if config.trunk is None:
-        return critic
-    trunk = _part(actor, _TRUNK)
-    parts = {_TRUNK: trunk, _NETWORK: critic}
-    extra: dict[str, PyTree] = {}
-    for name, part in parts.items():
-        for kind, variables in part.extra_variables.items():
-            extra.setdefault(kind, {})[name] = variables
-    return TrainState(
-        step=critic.step,
-        params={name: part.params for name, part in parts.items()},
-        opt_state=None,
-        extra_variables=extra,
-        model_def=BehindTrunk(critic.model_def, trunk.model_def),
-    )
-
-
 def features_at(actor: TrainState, obs: PyTree) -> PyTree:
     """The trunk's features of the first observation of an episode.
 
@@ -167,7 +155,7 @@ def features_at(actor: TrainState, obs: PyTree) -> PyTree:
     Returns:
         Features, with all that the observation says beside.
     """
-    trunk = _part(actor, _TRUNK)
+    trunk = actor.part(_TRUNK)
     _, features = step(trunk, initial_carry(trunk.model_def), obs)
     return features_beside(obs, features)
 
@@ -178,25 +166,146 @@ def share_trunk(
     """Has the losses of actor and critic see the features of one trunk; see `Share`."""
     actor, critic = trainings
     (seen_by_actor, *of_actor), (_, *of_critic) = inputs
-    network, extra = _part(actor, _NETWORK), actor.extra_variables
+    network, extra = actor.part(_NETWORK), actor.extra_variables
     of_both = {
         kind: parts for kind, parts in extra.items() if not parts.keys() <= {_TRUNK, _NETWORK}
     }
     network = network.replace(extra_variables={**network.extra_variables, **of_both})
-    features = outputs_of(_part(actor, _TRUNK), seen_by_actor)
+    features = outputs_of(actor.part(_TRUNK), seen_by_actor)
     is_sequence = isinstance(seen_by_actor, Sequence)
     obs = samples(seen_by_actor.obs) if is_sequence else seen_by_actor
     features = features_beside(obs, features)
     return [network, critic], [(features, *of_actor), (features, *of_critic)]
 
 
-def _part(training: TrainState, name: str) -> TrainState:
-    """A part of a network behind a trunk."""
-    extra = training.extra_variables
-    return TrainState(
-        step=training.step,
-        params=training.params.get(name, {}),
-        opt_state=None,
-        extra_variables={kind: parts[name] for kind, parts in extra.items() if name in parts},
-        model_def=getattr(training.model_def, name),
+# How they are fitted.
+
+EXPLAINED_VARIANCE = "explained_variance"
+
+
+def fits_of(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> tuple[Fit, Fit]:
+    """How actor and critic are fitted to a rollout by the losses of an agent.
+
+    Args:
+        agent: The agent.
+        runner: The runner after the rollout.
+        traj: The rollout with advantages and targets.
+
+    Returns:
+        The fits of both.
+
+    Raises:
+        TypeError: A hook that gives inputs of a loss returns something else than it must.
+        ValueError: They have other shapes.
+    """
+    n_steps, n_envs = traj.terminated.shape
+    lead = {"time": n_steps, "environments": n_envs}
+    in_order = bool(jax.tree.leaves((traj.carry, traj.critic_carry)))
+
+    def fit_of(
+        network: str,
+        training: TrainState,
+        loss: Callable,
+        inputs: tuple,
+        n_epochs: int,
+        kl_threshold: Traced | None = None,
+        minibatch: Callable[..., tuple] | None = None,
+    ) -> Fit:
+        hook = f"{type(agent).__name__}._{network}_loss"
+        _check_inputs(f"{hook}_input", inputs, lead)
+        elements = (*inputs, playing(traj.obs))
+
+        def prepare(of_samples: bool, *elements: PyTree) -> tuple[PyTree, ...]:
+            *given, weights = samples(elements) if in_order else elements
+            if weights is not None:  # rescaled to mean 1
+                weights = weights * (weights.size / jnp.maximum(weights.sum(), 1.0))
+            if of_samples and minibatch is not None:
+                lead = {"samples": _n_samples(given)}
+                given = minibatch(*given)
+                _check_inputs(f"{type(agent).__name__}._actor_minibatch", given, lead)
+            return *given, weights
+
+        def losses(training: TrainState, *inputs: PyTree) -> tuple[Array, Info]:
+            *given, weights = inputs
+            losses, info = losses_and_info(loss(training, *given, runner.hyperparams))
+            check_shape(hook, losses.shape, _n_samples(given), agent._actors_shape)
+            taken, whose = (*OF_EVERY_FIT, EXPLAINED_VARIANCE), "which updates report themselves"
+            check_not_taken(f"{hook} reports", sorted(info), taken, whose)
+            return jax.tree.map(functools.partial(_weighted, weights), (losses, info))
+
+        elements = by_environment(elements) if in_order else elements
+        return Fit(training, losses, elements, n_epochs, kl_threshold, prepare, hook)
+
+    normalises = agent.config.normalise_values
+    of_critic = in_units_of_critic(agent.config, runner, traj) if normalises else traj
+    actor = fit_of(
+        "actor",
+        runner.actor_training,
+        agent._actor_loss,
+        agent._actor_loss_input(runner, traj),
+        agent.config.actor_epochs,
+        agent._kl_threshold(runner.hyperparams),
+        agent._actor_minibatch,
     )
+    critic = fit_of(
+        "critic",
+        runner.critic_training,
+        agent._critic_loss,
+        agent._critic_loss_input(runner, of_critic),
+        agent.config.critic_epochs,
+    )
+    return actor, critic
+
+
+def _n_samples(inputs: PyTree) -> int:
+    """Number of samples of a minibatch, or of a part of it."""
+    first = jax.tree.leaves(inputs, is_leaf=is_sequence)[0]
+    return first.first.size if is_sequence(first) else len(first)
+
+
+def _weighted(weights: Array | None, x: Array) -> Array:
+    """Losses, or what describes them, weighted where they have a number for each actor."""
+    if weights is None or x.shape[: weights.ndim] != weights.shape:
+        return x
+    by_actor = weights.reshape(*weights.shape, *[1] * (x.ndim - weights.ndim))
+    return jnp.where(by_actor > 0.0, x * by_actor.astype(x.dtype), 0)
+
+
+def _check_inputs(hook: str, inputs: object, lead: dict[str, int]) -> None:
+    """Raises unless a hook gives a tuple of arrays with leading axes of some sizes, or `Sequence`s."""
+    if not isinstance(inputs, tuple | list):
+        raise TypeError(
+            f"{hook} must return a tuple, of what the loss takes between training and hyperparams, got "
+            f"a {type(inputs).__name__}."
+        )
+    shape = tuple(lead.values())
+    for x in jax.tree.leaves(inputs, is_leaf=is_sequence):
+        if not is_sequence(x) and jnp.shape(x)[: len(shape)] != shape:
+            raise ValueError(
+                f"{hook} must return arrays with leading axes ({', '.join(lead)}) of {shape}, got one "
+                f"of shape {jnp.shape(x)}."
+            )
+
+
+def numbers_of(actor: Info, critic: Info) -> Info:
+    """The numbers that describe the fits of both networks.
+
+    Args:
+        actor: Numbers of the actor's fit.
+        critic: Numbers of the critic's fit.
+
+    Returns:
+        All of them; the ones of every fit are named after their network, such as `actor_loss`.
+
+    Raises:
+        ValueError: Two of them have the same name.
+    """
+    numbers, twice = {}, []
+    for network, info in (("actor", actor), ("critic", critic)):
+        for name, x in info.items():
+            full_name = f"{network}_{name}" if name in OF_EVERY_FIT else name
+            twice += [full_name] * (full_name in numbers)
+            numbers[full_name] = x
+    if twice:
+        raise ValueError(f"_actor_loss and _critic_loss both report {twice}: rename one of each.")
+    return numbers

@@ -22,19 +22,18 @@ from jaxagents.callbacks import Callback, Progress, as_callbacks
 from jaxagents.checkpoints import records as checkpoint
 from jaxagents.checkpoints.records import restore_members
 from jaxagents.core import processes
-from jaxagents.core.compilation import is_tracing, nan_is_allowed
+from jaxagents.core.arrays import RandomKey, Seed, as_key, as_keys, single_key
+from jaxagents.core.compilation import Programs, compiled, fingerprint, is_tracing, nan_is_allowed
 from jaxagents.core.describe import describe
 from jaxagents.core.grid import Grid
 from jaxagents.core.hyperparameters import Hyperparameters
-from jaxagents.core.keys import RandomKey, Seed, as_key, as_keys, single_key
 from jaxagents.core.metrics import Metrics, MetricStats
 from jaxagents.core.names import missing_attribute
 from jaxagents.core.numbers import flag, not_negative, positive
-from jaxagents.core.shared_programs import Programs, compiled, fingerprint
 from jaxagents.engine import run, sweep
 from jaxagents.engine.behaviour import Behaviour, ConfigT, without_files
 from jaxagents.engine.executors import OnDevice, OnMesh
-from jaxagents.engine.host import executor_of
+from jaxagents.engine.host import OnHost
 from jaxagents.engine.loop import Interruption
 from jaxagents.engine.program import HyperparametersT, RunnerT
 from jaxagents.engine.run import Replay, replay
@@ -170,7 +169,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         loggers, callbacks = as_loggers(loggers), as_callbacks(callbacks)
         if mesh is not None:
             self.episodes.env.check_compiled()
-        executor = executor_of(self) if mesh is None else OnMesh(self, mesh)
+        executor = self._executor if mesh is None else OnMesh(self, mesh)
         earlier = None if runner is None else self._last.metrics_until(runner, self)
         first_key = key if runner is None else None
         with Interruption() as interruption:
@@ -182,7 +181,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 own = runner if runner is self.training_runner else as_own(self, runner)
                 runner = executor.place(self._complete(own))
                 if hyperparams is not None:
-                    runner = executor_of(self).restart(runner, hyperparams)
+                    runner = self._executor.restart(runner, hyperparams)
             return run.train(
                 self,
                 executor,
@@ -287,7 +286,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         if earlier is not None:
             metrics, runner = sweep.first_member(earlier, grid)
             check_same_metrics(self, metrics, runner)
-        return sweep.sweep(self, grid, earlier, self._complete, n_steps, progress, callbacks)
+        return sweep.sweep(self, grid, earlier, n_steps, progress, callbacks)
 
     @nan_is_allowed
     def restore(
@@ -373,7 +372,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         runner = self._last.usable_runner
         acting, moment = self._acting(runner), self.moment(runner)
         key = single_key(rng, "eval")
-        return executor_of(self).player.play(key, acting, n_evals, deterministic, moment)
+        return self._executor.player.play(key, acting, n_evals, deterministic, moment)
 
     def render_episode(
         self,
@@ -426,7 +425,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         key = single_key(rng, "render_episode")
         with naming_misfits(self, playing):
             acting, moment = self._acting(playing), self.moment(playing)
-            states, n_steps = executor_of(self).player.record(
+            states, n_steps = self._executor.player.record(
                 key, acting, longest, deterministic, moment
             )
         frames = draw_states(env.at_update(*moment), states, 1 + int(n_steps))
@@ -528,6 +527,12 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         return runner, metrics
 
     @property
+    def _executor(self) -> OnDevice[RunnerT]:
+        """Its programs: whole, or around environments that are stepped on the host."""
+        plays_on_host = self.episodes.env.on_host and self.host_collection is not None
+        return OnHost(self) if plays_on_host else OnDevice(self)
+
+    @property
     def agent_trained(self) -> bool:
         """Whether the agent remembers a training."""
         return self._last.runner is not None
@@ -568,7 +573,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             ValueError: There are several random keys, or a hyperparameter is out of range or an array.
         """
         hyperparams = self._hyperparams(hyperparams)
-        return executor_of(self).start(single_key(rng, "start"), hyperparams)
+        return self._executor.start(single_key(rng, "start"), hyperparams)
 
     def restart(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
         """Replaces the hyperparameters of a runner.
@@ -587,7 +592,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """
         hyperparams = self._hyperparams(hyperparams)
         with naming_misfits(self, runner):
-            return executor_of(self).restart(runner, hyperparams)
+            return self._executor.restart(runner, hyperparams)
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """Makes updates, in the memory of the runner that it is given.
@@ -608,7 +613,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         if not isinstance(n_updates, jax.Array):
             not_negative("n_updates", cast(SupportsIndex, n_updates))
         with naming_misfits(self, runner):
-            return executor_of(self).advance(self._complete(runner), n_updates)[0]
+            return self._executor.advance(self._complete(runner), n_updates)[0]
 
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point.
@@ -625,7 +630,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             ValueError: The runner is used up, or does not fit.
         """
         with naming_misfits(self, runner):
-            return executor_of(self).evaluate(runner)
+            return self._executor.evaluate(runner)
 
     @compiled
     def env_reset(self, rng: Seed) -> tuple[RandomKey, PyTree, EpisodeState]:

@@ -1,9 +1,9 @@
-"""Acting in environments: distributions of actions by the hooks of an agent, and rollouts of them."""
+"""Rollouts: their data, and acting in environments by the hooks of an agent."""
 
 import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +12,11 @@ from flax import struct
 from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
 
 from jaxagents import ops
-from jaxagents.agents.actor_and_critic import whole_critic
 from jaxagents.agents.config import OnPolicyConfig
 from jaxagents.agents.runners import Runner
-from jaxagents.agents.transitions import NOT_YET, Transition, starts
 from jaxagents.core.arrays import select
+from jaxagents.core.hyperparameters import Traced
+from jaxagents.core.observed import actor_mask
 from jaxagents.core.report import Report
 from jaxagents.engine.host_play import begun_again
 from jaxagents.engine.host_rollout import HostCollection, HostRollout
@@ -27,6 +27,199 @@ from jaxagents.networks import remembers
 
 if TYPE_CHECKING:
     from jaxagents.agents.on_policy import OnPolicyBase
+
+# Rollouts.
+
+NOT_YET = cast(Array, None)
+"""A placeholder for fields that are computed after the rollout."""
+
+
+class Transition(NamedTuple):
+    """One step of every environment, or a rollout of them with a leading time axis.
+
+    Attributes:
+        obs: Observation acted on.
+        action: Action taken.
+        value: Value of `obs`.
+        log_prob: Log-probability of `action`.
+        reward: Reward received.
+        next_obs: True successor of `obs`, before any reset.
+        terminated: Whether `next_obs` is terminal.
+        truncated: Whether the episode was cut after this step.
+        next_value: Value of `next_obs`.
+        advantage: Advantage of `action`.
+        target: Return that the critic is fitted to.
+        carry: Memory of the policy before the step; `()` if it has none.
+        critic_carry: Memory of the critic before the step, once values are known; `()` if it has none.
+        info: The entries of the environment's info that the configuration names in `final_info` and
+            `summed_info`.
+        extra: Further arrays of a subclass, such as rewards of its own, by name.
+    """
+
+    obs: PyTree
+    action: PyTree
+    value: Array
+    log_prob: Array
+    reward: Array
+    next_obs: PyTree
+    terminated: Array
+    truncated: Array
+    next_value: Array = NOT_YET
+    advantage: Array = NOT_YET
+    target: Array = NOT_YET
+    carry: PyTree = ()
+    critic_carry: PyTree = ()
+    info: PyTree = ()
+    extra: PyTree = ()
+
+
+class AdvantageInput(NamedTuple):
+    """The inputs of `_trajectory_advantages` at each time step (arrays over environments).
+
+    Attributes:
+        reward: Reward received.
+        value: Value of the observation acted on.
+        next_value: Value of the true successor, before any reset.
+        terminated: Whether the successor is terminal.
+        gamma: Discount.
+        gae_lambda: Weight of the trace.
+    """
+
+    reward: Array
+    value: Array
+    next_value: Array
+    terminated: Array
+    gamma: Traced
+    gae_lambda: Traced
+
+
+class ReturnInput(NamedTuple):
+    """The inputs of `_trajectory_returns` at each time step (arrays over environments).
+
+    Attributes:
+        reward: Reward received.
+        discount: Discount, zero where the successor is terminal.
+        next_value: Value of the true successor, before any reset.
+        gae_lambda: Weight of the trace.
+    """
+
+    reward: Array
+    discount: Array
+    next_value: Array
+    gae_lambda: Traced
+
+
+class Sequence(NamedTuple):
+    """Observations in order, as a network with a memory learns from them.
+
+    Attributes:
+        obs: Observations, time first.
+        carry: The memory before the first step, with an axis of time of length 1.
+        first: Whether a new episode starts at the step.
+    """
+
+    obs: PyTree
+    carry: PyTree
+    first: Bool[Array, "..."]
+
+
+def to_learn_from(traj: Transition, carry: PyTree) -> PyTree:
+    """The observations of a rollout in the form in which a network learns from them.
+
+    Args:
+        traj: The rollout, shaped `(time, environments, ...)`.
+        carry: The memories of the network before its steps, time first; `()` if it has none.
+
+    Returns:
+        A pytree shaped `(time, environments, ...)`: a `Sequence` if the network has a memory.
+    """
+    if not jax.tree.leaves(carry):
+        return traj.obs
+    start = jax.tree.map(lambda x: x[:1], carry)
+    return Sequence(traj.obs, start, starts(traj.terminated | traj.truncated))
+
+
+def starts(over: Bool[Array, "time environments"]) -> Bool[Array, "time environments"]:
+    """Whether an episode starts at a step of a rollout, from whether one ends after it.
+
+    Before such a step the memory is to be reset. The first step goes on from the memory of the runner.
+    """
+    return jnp.concatenate([jnp.zeros_like(over[:1]), over[:-1]])
+
+
+def outputs_of(network: TrainState, inputs: PyTree) -> PyTree:
+    """The outputs of a network for a minibatch.
+
+    Args:
+        network: State of its training.
+        inputs: Sequences, with a leading axis, for a network with a memory; samples for one without.
+
+    Returns:
+        The outputs, samples first.
+    """
+
+    def of_one(sequence: Sequence) -> PyTree:
+        start = jax.tree.map(lambda x: x[0], sequence.carry)
+        return unroll(network, start, sequence.obs, sequence.first)[1]
+
+    if isinstance(inputs, Sequence):
+        return samples(jax.vmap(of_one)(inputs))
+    return jax.vmap(network)(inputs)
+
+
+def by_environment(rollout: PyTree) -> PyTree:
+    """A rollout as the elements that are dealt to minibatches: the sequences of environments.
+
+    Args:
+        rollout: Pytree shaped `(time, environments, ...)`.
+
+    Returns:
+        The pytree, shaped `(1, environments, time, ...)`.
+    """
+    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1)[None], rollout)
+
+
+def samples(minibatch: PyTree) -> PyTree:
+    """The steps of all sequences one after another, except for a `Sequence`, which stays.
+
+    Args:
+        minibatch: Pytree shaped `(sequences, time, ...)`.
+
+    Returns:
+        The pytree, shaped `(samples, ...)`.
+    """
+
+    def flat(x: PyTree) -> PyTree:
+        return x if is_sequence(x) else x.reshape(-1, *x.shape[2:])
+
+    return jax.tree.map(flat, minibatch, is_leaf=is_sequence)
+
+
+def is_sequence(x: object) -> bool:
+    """Whether something is a `Sequence`, a leaf of what losses are given."""
+    return isinstance(x, Sequence)
+
+
+Weights = Float[Array, "..."] | None
+"""1 for each actor that is still playing and 0 for one that has left; `None` if none leaves early."""
+
+
+def playing(obs: PyTree) -> Weights:
+    """Weights of actors.
+
+    Args:
+        obs: Observations with any leading axes; or the sequences of a minibatch.
+
+    Returns:
+        The weights, with the same leading axes; samples first for sequences.
+    """
+    if isinstance(obs, Sequence):
+        return samples(playing(obs.obs))
+    mask = actor_mask(obs)
+    return None if mask is None else jnp.asarray(mask, jnp.float32)
+
+
+# Acting.
 
 _MOST_NOISE = 64
 """The most random numbers that are drawn ahead for each step of an environment, to save memory."""
@@ -111,45 +304,25 @@ def log_probs_of_rollout(
     return jax.vmap(of_environment, (0, 1, 1), 1)(start, traj, first)
 
 
-class RolloutKeys(NamedTuple):
-    """Random keys of an update.
-
-    Attributes:
-        next_runner: The key of the runner after it.
-        rollout: Key of the rollout.
-        epochs: Keys of the epochs that learn from it.
-    """
-
-    next_runner: Key[Array, ""]
-    rollout: Key[Array, ""]
-    epochs: Key[Array, "epochs n_groups"]
-
-
-def keys_of_update(config: OnPolicyConfig, rng: Key[Array, ""]) -> RolloutKeys:
-    """The random keys of an update, from the one of the runner before it."""
+def keys_of_update(
+    config: OnPolicyConfig, rng: Key[Array, ""]
+) -> tuple[Key[Array, ""], Key[Array, ""], Key[Array, "epochs n_groups"]]:
+    """The random keys of the next runner, of a rollout, and of the epochs that learn from it."""
     shape = max(config.actor_epochs, config.critic_epochs), config.n_groups
     rngs = jax.random.split(rng, 2 + math.prod(shape))
-    return RolloutKeys(rngs[0], rngs[1], rngs[2:].reshape(shape))
+    return rngs[0], rngs[1], rngs[2:].reshape(shape)
 
 
 def collect(
-    agent: "OnPolicyBase", runner: Runner, rng: Key[Array, ""]
-) -> tuple[Runner, Transition]:
-    """Takes `rollout_length` steps in every compiled environment.
-
-    Args:
-        agent: The agent.
-        runner: The runner before the rollout.
-        rng: Random key.
-
-    Returns:
-        The runner with the environments and memories after it, and the rollout, shaped `(time,
-        environments, ...)`.
+    agent: "OnPolicyBase", runner: Runner
+) -> tuple[Runner, Transition, Key[Array, "epochs n_groups"]]:
+    """Takes `rollout_length` steps in every compiled environment; see `OnPolicyBase._collect`.
 
     Raises:
         TypeError: `_rollout_environment` gives no environment.
         ValueError: Its states or observations are structured otherwise than the agent's own.
     """
+    next_rng, rng, rngs_of_epochs = keys_of_update(agent.config, runner.rng)
     actor = runner.actor_training
     episodes = agent.episodes.within(agent._rollout_environment(runner))
     if episodes is not agent.episodes:
@@ -184,7 +357,8 @@ def collect(
     draws = draw(rngs[0], shape), rngs[1:].reshape(*shape, 2)
     players, traj = jax.lax.scan(act_and_step, (runner.obs, runner.envstate, runner.carry), draws)
     obs, envstate, carry = players
-    return runner.replace(obs=obs, envstate=envstate, carry=carry), traj
+    runner = runner.replace(rng=next_rng, obs=obs, envstate=envstate, carry=carry)
+    return runner, traj, rngs_of_epochs
 
 
 def drawing(agent: "OnPolicyBase", actor: TrainState) -> tuple[Callable, Callable]:
@@ -228,7 +402,7 @@ def collection_on_host(agent: "OnPolicyBase") -> HostCollection:
 
     def draw(runner: Runner, block: ArrayLike) -> PyTree:
         draw_noise, _ = drawing(agent, runner.actor_training)
-        key = jax.random.fold_in(keys_of_update(config, runner.rng).rollout, block)
+        key = jax.random.fold_in(keys_of_update(config, runner.rng)[1], block)
         return draw_noise(key, (config.rollout_length, config.batch_size))
 
     def act(
@@ -237,7 +411,7 @@ def collection_on_host(agent: "OnPolicyBase") -> HostCollection:
         return jax.vmap(drawing(agent, actor)[1])(noise, carry, obs)
 
     def begin(runner: Runner, where: Bool[np.ndarray, "environments"]) -> Runner:
-        critic = whole_critic(config, runner.actor_training, runner.critic_training)
+        critic = agent._whole_critic(runner.actor_training, runner.critic_training)
         past = runner.critic_carry, runner.received
         nothing = jax.tree.map(lambda x: np.zeros(x.shape[1:], x.dtype), runner.received)
         present = begun_again(past, (initial_carry(critic.model_def), nothing), where)
@@ -245,8 +419,8 @@ def collection_on_host(agent: "OnPolicyBase") -> HostCollection:
         return runner.replace(critic_carry=critic_carry, received=received)
 
     def learn(runner: Runner, rollout: HostRollout) -> tuple[Runner, Report]:
-        keys = keys_of_update(config, runner.rng)
+        next_rng, _, rngs_of_epochs = keys_of_update(config, runner.rng)
         traj = Transition(value=NOT_YET, **rollout._asdict())
-        return agent._update_from(runner.replace(rng=keys.next_runner), traj, keys.epochs)
+        return agent._update_from(runner.replace(rng=next_rng), traj, rngs_of_epochs)
 
     return HostCollection(agent.initial_carry, draw, act, begin, learn)

@@ -3,16 +3,21 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal, TypeVar, cast
+from typing import ClassVar, Literal, TypeVar
 
 import optax
 from flax import linen as nn
 from flax import struct
 
 from jaxagents.core.config import checked, one_of, optimizer_function
-from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
-from jaxagents.core.numbers import Interval, counted, multiples_near, not_negative, positive
-from jaxagents.core.schedules import FunctionSchedule, Schedule, check_one_number, check_value
+from jaxagents.core.hyperparameters import (
+    Hyperparameters,
+    Interval,
+    Traced,
+    check_value,
+    hyperparameter,
+)
+from jaxagents.core.numbers import counted, multiples_near, not_negative, positive
 from jaxagents.engine.config import Config
 from jaxagents.learners.optimizer import (
     OptimizerParams,
@@ -40,7 +45,7 @@ Sharing = Literal["separate", "shared", "torso"]
 """Parameters that networks of several actors share: none, all, or the hidden layers."""
 ConfigT = TypeVar("ConfigT", bound=Config)
 
-_REAL = Interval(float("-inf"), float("inf"))
+_FINITE = Interval(float("-inf"), float("inf"))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -195,37 +200,16 @@ class PlayingHyperparameters(Hyperparameters):
 
     env_params: Mapping[str, Traced] = struct.field(default_factory=dict, kw_only=True)
 
-    def __post_init__(self) -> None:
-        """Makes schedules of functions."""
-        super().__post_init__()
-        if isinstance(self.env_params, Mapping):
-            params = dict(self.env_params)
-            for name, value in params.items():
-                if callable(value) and not isinstance(value, Schedule):
-                    params[name] = FunctionSchedule(cast(Any, value))
-            object.__setattr__(self, "env_params", params)
-
-    @property
-    def of_environment(self) -> Mapping[str, Traced]:
-        """The parameters of the environment, by name."""
-        return self.env_params
-
-    def check_ranges(self, path: str = "") -> None:
+    def check_ranges(self, path: str = "", single: bool = False) -> None:
         """Raises if a value is not a number, or out of its interval; see `Hyperparameters`."""
         if not isinstance(self.env_params, Mapping):
             raise TypeError(
                 "env_params must be a dict of parameters of the environment, such as "
                 f"{{'gravity': 9.8}}, got {self.env_params!r}: give all of them to the agent."
             )
-        super().check_ranges(path)
-        for name, value in self.of_environment.items():
-            check_value(f"env_params[{name!r}]", value, _REAL)
-
-    def check_single(self, path: str = "") -> None:
-        """Raises if a value is an array, where one training takes one number."""
-        super().check_single(path)
-        for name, value in self.of_environment.items():
-            check_one_number(f"env_params[{name!r}]", value)
+        super().check_ranges(path, single)
+        for name, value in self.env_params.items():
+            check_value(f"env_params[{name!r}]", value, _FINITE, single)
 
 
 class OnPolicyHyperparameters(PlayingHyperparameters):

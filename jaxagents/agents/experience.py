@@ -44,8 +44,8 @@ class UpdateKeys(NamedTuple):
 
     Attributes:
         next_runner: The key of the runner after it.
-        steps: UpdateKeys of the steps in all environments; the first of each is for their actions.
-        gradient_steps: UpdateKeys of the gradient steps.
+        steps: Keys of the steps in all environments; the first of each is for their actions.
+        gradient_steps: Keys of the gradient steps.
     """
 
     next_runner: Key[Array, ""]

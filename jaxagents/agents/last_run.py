@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Generic
 
 import jax
@@ -11,10 +11,8 @@ import numpy as np
 from jaxtyping import PyTree
 
 from jaxagents.checkpoints.records import saved_steps
-from jaxagents.core.arrays import are_equal, is_traced
+from jaxagents.core.arrays import are_equal, is_used_up, leaves_by_name
 from jaxagents.core.metrics import Metrics
-from jaxagents.core.shared_programs import programs_of
-from jaxagents.core.trees import leaves_by_name
 from jaxagents.engine.behaviour import Behaviour
 from jaxagents.engine.program import RunnerT
 
@@ -74,7 +72,7 @@ class LastRun(Generic[RunnerT]):
                 "This agent has not been trained: call train or restore first, or collect_training "
                 "with the results of a compiled train."
             )
-        if is_deleted(runner.update_step):  # as all of its arrays are, which takes longer to ask
+        if is_used_up(runner.update_step):  # as all of its arrays are, which takes longer to ask
             check_not_used_up(runner)
         return runner
 
@@ -108,7 +106,10 @@ class LastRun(Generic[RunnerT]):
         if runner is not last:
             check_fits(agent, runner)
         check_not_used_up(runner)
-        is_known = last is not None and is_at_end(runner, last, agent.vital_arrays)
+        is_known = runner is last
+        if last is not None and isinstance(runner, type(last)) and not is_used_up(last):
+            learned = [(x.update_step, agent.vital_arrays(x)) for x in (runner, last)]
+            is_known = is_known or are_equal(*learned)  # a copy, or with other hyperparameters
         earlier = self.metrics if is_known else None
         if earlier:
             check_same_metrics(agent, earlier, runner)
@@ -157,37 +158,12 @@ def check_single(runner: Any) -> None:
 def check_not_used_up(runner: PyTree) -> None:
     """Raises if something is no runner of one training, or the arrays of a runner are deleted."""
     check_single(runner)
-    if _is_used_up(runner):
+    if is_used_up(runner):
         raise ValueError(
             "This runner's arrays were used up by advance: go on with the runner that it returned, "
             "which agent.collect_training(runner, metrics) makes the agent remember, or give it a "
             "copy, jax.tree.map(jnp.copy, runner)."
         )
-
-
-def is_deleted(x: Any) -> bool:
-    """Whether something is an array that a program has used up."""
-    return isinstance(x, jax.Array) and not is_traced(x) and x.is_deleted()
-
-
-def is_at_end(runner: PyTree, last: PyTree, vital_arrays: Callable[[Any], PyTree]) -> bool:
-    """Whether a runner has come as far as a training has, be it a copy or with other hyperparameters.
-
-    Args:
-        runner: The runner.
-        last: The last runner of the training. Of one whose arrays are used up, nothing is known.
-        vital_arrays: Maps a runner to what it has learned.
-
-    Returns:
-        Whether it is that runner, or has made as many updates and learned the same.
-    """
-    if runner is last:
-        return True
-    if not isinstance(runner, type(last)) or _is_used_up(last):
-        return False
-    return are_equal(runner.update_step, last.update_step) and are_equal(
-        vital_arrays(runner), vital_arrays(last)
-    )
 
 
 def fresh_runner(agent: Behaviour[Any, Any, RunnerT], hyperparams: object) -> RunnerT:
@@ -203,7 +179,7 @@ def fresh_runner(agent: Behaviour[Any, Any, RunnerT], hyperparams: object) -> Ru
     kind = agent._hyperparams_type
     given = hyperparams if isinstance(hyperparams, kind) else kind()
     key = "fresh runner", jax.tree.structure(given)
-    return programs_of(agent).get(
+    return agent.programs.get(
         key, lambda it: jax.eval_shape(it.program.start, jax.random.key(0), given)
     )
 
@@ -280,7 +256,7 @@ def check_same_metrics(agent: Behaviour, earlier: Metrics, runner: Any) -> None:
     """
     fresh = fresh_runner(agent, runner.hyperparams)
     key = "metrics", jax.tree.structure(fresh)
-    point = programs_of(agent).get(key, lambda it: it.program.shapes_of_metrics(fresh))
+    point = agent.programs.get(key, lambda it: it.program.shapes_of_metrics(fresh))
     was_evaluated = "lengths" in earlier
     if was_evaluated != ("lengths" in point):
         before = "was evaluated" if was_evaluated else "was not evaluated"
@@ -330,10 +306,6 @@ def check_choice(mode: object, best_fn: object) -> None:
             f"best_fn must be a function of metrics, got {best_fn!r}: such as "
             "lambda metrics: metrics['returns'].mean(-1).argmax()."
         )
-
-
-def _is_used_up(runner: PyTree) -> bool:
-    return any(map(is_deleted, jax.tree.leaves(runner)))
 
 
 def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:

@@ -19,8 +19,8 @@ from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.runners import LearnerRunner
 from jaxagents.core.arrays import atleast_nd
 from jaxagents.core.hook_names import is_ours
+from jaxagents.core.hyperparameters import has_schedules, is_schedule
 from jaxagents.core.observed import Remembered, observation_of
-from jaxagents.core.schedules import has_schedules, is_schedule
 from jaxagents.engine.checks import check_same_arrays
 from jaxagents.engine.program import HyperparametersT
 from jaxagents.envs.checks import check_action_mask, check_environment, check_one_actor

@@ -17,14 +17,13 @@ from jaxagents.agents.experience import (
     replay_on_host,
 )
 from jaxagents.agents.learner_agent import LearnerAgent, update_on
-from jaxagents.agents.runners import MOST_REWARD, OffPolicyRunner, of_all
+from jaxagents.agents.runners import MOST_REWARD, OffPolicyRunner
 from jaxagents.agents.sampling import Sampling
-from jaxagents.core.arrays import in_32_bits
-from jaxagents.core.compilation import nan_is_allowed
+from jaxagents.core.arrays import in_32_bits, repeated
+from jaxagents.core.compilation import compiled, nan_is_allowed
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.core.observed import action_mask
 from jaxagents.core.report import OBSERVATIONS, Report
-from jaxagents.core.shared_programs import compiled
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.data.priorities import PriorityTree, importance_weights
 from jaxagents.engine.host import OnHost
@@ -149,7 +148,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             rng=keys.next_runner,
             update_step=jnp.zeros((), jnp.int32),
             info={},
-            carry=of_all(self._initial_memories(), config.batch_size),
+            carry=repeated(self._initial_memories(), config.batch_size),
         )
         if config.normalise_rewards:
             received = jnp.zeros(config.batch_size, jnp.float32)

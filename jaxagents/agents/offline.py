@@ -19,8 +19,8 @@ from jaxagents.agents.runners import LearnerRunner
 from jaxagents.agents.sampling import CARRIES, Sampling
 from jaxagents.core import processes
 from jaxagents.core.arrays import in_32_bits
+from jaxagents.core.compilation import fingerprint
 from jaxagents.core.report import Report
-from jaxagents.core.shared_programs import fingerprint
 from jaxagents.data import Dataset, rows
 from jaxagents.data.values import (
     check_allowed,
@@ -128,7 +128,14 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
                     f"The dataset's {key} have shape {found}, but the environment's have {own}."
                 )
         if self.config.has_memory:
-            self._check_single_steps(dataset)
+            if (
+                "discounts" in dataset
+            ):  # after several steps a memory is not the one after a single step
+                raise ValueError(
+                    f"{type(self).__name__} has a memory, which follows an episode step by step, but "
+                    "the dataset has 'discounts', so that its rows are over several steps: give the "
+                    "dataset without n_step, or an agent without a memory."
+                )
             check_order(type(self).__name__, dataset)
         actions = np.asarray(arrays["actions"])
         self._check_actions(actions)
@@ -183,15 +190,6 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         structured = rows.structured_as(self._observation, observations)
         return jax.tree.map(as_played, structured, self._observation)
 
-    def _check_single_steps(self, dataset: Dataset) -> None:
-        """Raises for rows of several steps, after which a memory is not the one after a single step."""
-        if "discounts" in dataset:
-            raise ValueError(
-                f"{type(self).__name__} has a memory, which follows an episode step by step, but the "
-                "dataset has 'discounts', so that its rows are over several steps: give the dataset "
-                "without n_step, or an agent without a memory."
-            )
-
     def _check_actions(self, actions: np.ndarray) -> None:
         space, name = self.episodes.action_space, type(self.env).__name__
         if is_discrete(space):
@@ -224,7 +222,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         )
 
     def _training_step(self, runner: LearnerRunner) -> tuple[LearnerRunner, Report]:
-        shape = self.config.gradient_steps, self._n_groups
+        shape = self.config.gradient_steps, len(self.data.sizes)  # groups of the whole mesh
         rngs = jax.random.split(runner.rng, 1 + math.prod(shape))
         learner, info = self._learn(runner.learner, sharding.whole(rngs[1:].reshape(shape)))
         return runner.replace(learner=learner, rng=rngs[0]), Report(in_32_bits(info))
@@ -242,15 +240,10 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         learner, infos = jax.lax.scan(gradient_step, learner, rngs)
         return learner, jax.tree.map(lambda x: x.mean(axis=0), infos)
 
-    @property
-    def _n_groups(self) -> int:
-        """Number of groups whose rows are drawn: of the whole mesh, while compiled for it."""
-        return len(self.data.sizes)
-
     def _sample(self, rngs: Key[Array, "groups"]) -> Batch:
         """Rows drawn uniformly, or sequences of them, equally many of each group."""
         replay, memories = Sampling.of(self.config), self._initial_memories()
-        n_of_group = self.config.minibatch_size // self._n_groups // replay.length
+        n_of_group = self.config.minibatch_size // len(rngs) // replay.length
 
         def of_group(rng: Key[Array, ""], group: Groups) -> dict[str, PyTree]:
             indices = ops.random_indices(rng, n_of_group, group.sizes - (replay.length - 1))

@@ -12,47 +12,46 @@ from jaxtyping import Array, Float, Key, PyTree
 from jaxagents import ops, sharding
 from jaxagents.agents import targets
 from jaxagents.agents.actor_and_critic import (
+    EXPLAINED_VARIANCE,
     features_at,
+    fits_of,
     network_of,
+    numbers_of,
     own_network,
-    whole_critic,
+    share_trunk,
     with_parameters,
 )
 from jaxagents.agents.agent import Agent
 from jaxagents.agents.checks import naming_observations
 from jaxagents.agents.collect import (
     DRAWING_HOOKS,
-    collect,
-    collection_on_host,
-    distribution_at,
-    keys_of_update,
-    log_probs_of_rollout,
-)
-from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
-from jaxagents.agents.fits import EXPLAINED_VARIANCE, fits_of, numbers_of, share_of
-from jaxagents.agents.on_policy_checks import check_agent, check_learned
-from jaxagents.agents.runners import MOST_REWARD, Runner, observe_rewards, of_all
-from jaxagents.agents.transitions import (
     AdvantageInput,
     ReturnInput,
     Sequence,
     Transition,
+    collect,
+    collection_on_host,
+    distribution_at,
+    log_probs_of_rollout,
     outputs_of,
     playing,
     to_learn_from,
 )
-from jaxagents.core.arrays import in_32_bits
+from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
+from jaxagents.agents.on_policy_checks import check_agent, check_learned
+from jaxagents.agents.runners import MOST_REWARD, Runner, observe_rewards
+from jaxagents.core.arrays import in_32_bits, repeated
 from jaxagents.core.hook_names import is_own
 from jaxagents.core.hyperparameters import Traced
 from jaxagents.core.report import OBSERVATIONS, REWARDS, Report, nonfinite_environments
 from jaxagents.engine.host_rollout import HostCollection
 from jaxagents.envs.environment import Environment
 from jaxagents.learners.fit import fit
-from jaxagents.learners.losses import Info
 from jaxagents.learners.memory import initial_carry
 from jaxagents.learners.optimizer import set_optimizer_params, trained_by
-from jaxagents.learners.train_state import TrainState
+from jaxagents.learners.train_state import Info, TrainState
 from jaxagents.networks import remembers
+from jaxagents.networks.encoding import BehindTrunk
 
 OnPolicyConfigT = TypeVar("OnPolicyConfigT", bound=OnPolicyConfig)
 OnPolicyHyperparametersT = TypeVar("OnPolicyHyperparametersT", bound=OnPolicyHyperparameters)
@@ -118,9 +117,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             The runner after it, the rollout as it was played, shaped `(time, environments, ...)`, and
             random keys of the epochs that learn from it.
         """
-        keys = keys_of_update(self.config, runner.rng)
-        runner, traj = collect(self, runner, keys.rollout)
-        return runner.replace(rng=keys.next_runner), traj, keys.epochs
+        return collect(self, runner)
 
     def _update_from(
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
@@ -208,7 +205,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             rngs,
             n_minibatches=config.n_minibatches,
             replicated=config.replicated_updates,
-            share=share_of(config),
+            share=None if config.trunk is None else share_trunk,
         )
         runner = runner.replace(
             actor_training=actor.training,
@@ -230,7 +227,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         Returns:
             The distribution.
         """
-        return self._distribution_of(training.apply_fn(params, obs))
+        return self._distribution_of(training(obs, params=params))
 
     def _distribution_of(self, output: PyTree) -> ops.Distribution:
         """The distribution of actions that the output of the actor's network describes.
@@ -398,7 +395,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
                 f"The critic of {type(self).__name__} has a memory: call _values(training, obs), which "
                 "gives the values of a whole minibatch."
             )
-        return training.apply_fn(params, obs).reshape(self._actors_shape)
+        return training(obs, params=params).reshape(self._actors_shape)
 
     def _trajectory_returns(
         self, value: Float[Array, "..."], traj: ReturnInput
@@ -584,8 +581,17 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         first_obs = jax.tree.map(lambda x: x[0], obs)
         actor, critic = self._create_networks(actor_rng, critic_rng, first_obs)
         config, optimizer = self.config, self.config.optimizer
-        critic_memory = initial_carry(whole_critic(config, actor, critic).model_def)
-        runner = Runner(
+        critic_memory = initial_carry(self._whole_critic(actor, critic).model_def)
+        shape = self._actors_shape
+        counts = shape if playing(first_obs) is not None else ()
+        received, returns, of_targets = (), (), ()
+        if config.normalise_rewards:
+            received = jnp.zeros((config.batch_size, *shape), jnp.float32)
+            returns = ops.no_moments(shape, counts)
+        if config.normalise_values:
+            shared = targets.shares_params(critic.model_def)
+            of_targets = ops.no_moments() if shared else ops.no_moments(shape, counts)
+        return Runner(
             actor_training=trained_by(optimizer, actor, hyperparams.actor_optimizer_params),
             critic_training=trained_by(optimizer, critic, hyperparams.critic_optimizer_params),
             envstate=envstate,
@@ -593,10 +599,12 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             rng=rng,
             hyperparams=hyperparams,
             update_step=jnp.zeros((), jnp.int32),
-            carry=of_all(initial_carry(actor.model_def), config.batch_size),
-            critic_carry=of_all(critic_memory, config.batch_size),
+            carry=repeated(initial_carry(actor.model_def), config.batch_size),
+            received=received,
+            returns=returns,
+            critic_carry=repeated(critic_memory, config.batch_size),
+            targets=of_targets,
         )
-        return targets.with_statistics(self, runner, playing(first_obs) is not None)
 
     def _with_hyperparams(self, runner: Runner, hyperparams: OnPolicyHyperparametersT) -> Runner:
         return runner.replace(
@@ -629,7 +637,20 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             RuntimeError: The agent has not been trained.
         """
         runner = self._last.usable_runner
-        return whole_critic(self.config, runner.actor_training, runner.critic_training)
+        return self._whole_critic(runner.actor_training, runner.critic_training)
+
+    def _whole_critic(self, actor: TrainState, critic: TrainState) -> TrainState:
+        """The critic from observations to values: behind the actor's trunk, if there is one."""
+        if self.config.trunk is None:
+            return critic
+        parts = {"trunk": actor.part("trunk"), "network": critic}
+        extra: dict[str, PyTree] = {}
+        for name, part in parts.items():
+            for kind, variables in part.extra_variables.items():
+                extra.setdefault(kind, {})[name] = variables
+        params = {name: part.params for name, part in parts.items()}
+        network = BehindTrunk(critic.model_def, parts["trunk"].model_def)
+        return TrainState(critic.step, params, None, extra, network)
 
     def vital_arrays(self, runner: Runner) -> dict[str, PyTree]:
         """The parameters of both networks, and the observations; see `Behaviour`."""

@@ -62,9 +62,27 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
     """
 
     def _distribution_of(self, output: PyTree) -> ops.Distribution:
-        """The distribution of actions: categorical, Gaussian within the box, or a joint one."""
+        """The distribution of actions: categorical, Gaussian within the box, or a joint one.
+
+        Args:
+            output: Logits, a tuple of logits, a mean and a logarithm of the standard deviation, or a
+                dict or tuple of such. In a box, mean and deviation are in units of half of it where its
+                bounds are finite.
+
+        Returns:
+            The distribution.
+
+        Raises:
+            ValueError: The output does not fit the space.
+        """
         space, env = self.episodes.action_space, type(self.env).__name__
-        return distribution_of(space, output, self.config.squash_actions, env)
+        of_one = functools.partial(
+            _of_one_space, squash_actions=self.config.squash_actions, env=env
+        )
+        if parts(space) is None:
+            return of_one(space, output)
+        _check_parts(output, space, env)
+        return ops.Joint(map_spaces(of_one, space, output))
 
     def _actor_network(self) -> nn.Module:
         """The default actor."""
@@ -90,7 +108,24 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
             )
         check_actors(self)
         check_action_mask(self.episodes)
-        check_action_space(space, self.config.squash_actions, name, env_name)
+
+        def check(part: Space) -> None:
+            check_components(part, f"{env_name}.action_space")
+            if is_discrete(part) or is_multi_discrete(part):
+                return
+            if not is_box(part):
+                raise ValueError(
+                    f"{name} acts in discrete and box spaces, and in dicts and tuples of them, but "
+                    f"{env_name}.action_space is {space!r}. Subclass {name}Base and give the policy."
+                )
+            if self.config.squash_actions and not is_bounded(part):
+                raise ValueError(
+                    f"squash_actions needs finite bounds, but {env_name}.action_space is {space!r}."
+                )
+            if math.prod(part.shape) == 0:
+                raise ValueError(f"{env_name}.action_space is empty: {space!r}.")
+
+        map_spaces(check, space)
         if sharing != "separate" and not self._actors_shape:
             raise ValueError(
                 f"{name} has one actor, so that config.network_sharing={sharing!r} means nothing: leave "
@@ -144,35 +179,6 @@ def _own_observations(agent: OnPolicyBase) -> bool:
         return isinstance(trunk, PerActor)
     shapes = [leaf.shape for leaf in jax.tree.leaves(network_input(agent._observation))]
     return all(len(shape) > 1 and shape[0] == agent.n_actors for shape in shapes)
-
-
-def distribution_of(
-    space: Space, output: PyTree, squash_actions: bool, env: str
-) -> ops.Distribution:
-    """The distribution of actions in a space that the output of an actor describes.
-
-    Args:
-        space: The space: discrete, several discrete ones, a box, or a dict or tuple of such.
-        output: Logits, a tuple of logits, a mean and a logarithm of the standard deviation, or a dict or
-            tuple of such. In a box, mean and deviation are in units of half of it where its bounds are
-            finite.
-        squash_actions: Whether actions in boxes are squashed by tanh rather than clipped.
-        env: Name of the environment, for messages.
-
-    Returns:
-        The distribution.
-
-    Raises:
-        ValueError: The output does not fit the space.
-    """
-    if parts(space) is None:
-        return _of_one_space(space, output, squash_actions, env)
-    _check_parts(output, space, env)
-
-    def of_part(part: Space, given: PyTree) -> ops.Distribution:
-        return _of_one_space(part, given, squash_actions, env)
-
-    return ops.Joint(map_spaces(of_part, space, output))
 
 
 def _of_one_space(space: Space, output: PyTree, squash_actions: bool, env: str) -> ops.Distribution:
@@ -230,38 +236,6 @@ def default_actor(space: Space, **fields: Any) -> nn.Module:
     if is_discrete(space):
         return CategoricalActor(int(space.n), **fields)
     return GaussianActor(tuple(space.shape), **fields)
-
-
-def check_action_space(space: Space, squash_actions: bool, agent: str, env: str) -> None:
-    """Raises unless a ready-made policy can act in a space.
-
-    Args:
-        space: The space.
-        squash_actions: Whether actions in boxes are squashed.
-        agent: Name of the agent.
-        env: Name of the environment.
-
-    Raises:
-        ValueError: It cannot.
-    """
-
-    def check(part: Space) -> None:
-        check_components(part, f"{env}.action_space")
-        if is_discrete(part) or is_multi_discrete(part):
-            return
-        if not is_box(part):
-            raise ValueError(
-                f"{agent} acts in discrete and box spaces, and in dicts and tuples of them, but "
-                f"{env}.action_space is {space!r}. Subclass {agent}Base and give the policy."
-            )
-        if squash_actions and not is_bounded(part):
-            raise ValueError(
-                f"squash_actions needs finite bounds, but {env}.action_space is {space!r}."
-            )
-        if math.prod(part.shape) == 0:
-            raise ValueError(f"{env}.action_space is empty: {space!r}.")
-
-    map_spaces(check, space)
 
 
 def _check_parts(output: PyTree, space: Space, env: str) -> None:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
@@ -117,11 +116,6 @@ class OffPolicyRunner(LearnerRunner):
     received: PyTree = ()
     returns: PyTree = ()
     carry: PyTree = ()
-
-
-def of_all(memories: PyTree, n_envs: int) -> PyTree:
-    """The memories of several environments at the start of their episodes."""
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (n_envs, *jnp.shape(x))), memories)
 
 
 def observe_rewards(

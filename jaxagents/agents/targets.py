@@ -11,10 +11,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float, PyTree
 
 from jaxagents import ops, sharding
-from jaxagents.agents.actor_and_critic import whole_critic
-from jaxagents.agents.config import OnPolicyConfig
-from jaxagents.agents.runners import Runner
-from jaxagents.agents.transitions import (
+from jaxagents.agents.collect import (
     AdvantageInput,
     ReturnInput,
     Transition,
@@ -22,7 +19,9 @@ from jaxagents.agents.transitions import (
     playing,
     starts,
 )
-from jaxagents.core.arrays import select
+from jaxagents.agents.config import OnPolicyConfig
+from jaxagents.agents.runners import Runner
+from jaxagents.core.arrays import in_single_precision, select
 from jaxagents.core.describe import name_of
 from jaxagents.learners.fit import fewest_parts
 from jaxagents.learners.memory import initial_carry, step, unroll
@@ -47,7 +46,7 @@ def with_values(
 ) -> tuple[Runner, Transition]:
     """A rollout with the values that the critic now gives, and the runner with its memories after it."""
     config, carry = agent.config, runner.critic_carry
-    critic = whole_critic(config, runner.actor_training, runner.critic_training)
+    critic = agent._whole_critic(runner.actor_training, runner.critic_training)
     if jax.tree.leaves(traj.critic_carry):  # valued before, from memories that the runner has left
         carry = jax.tree.map(lambda x: x[0], traj.critic_carry)
     carry = sharding.whole(carry) if config.replicated_updates else carry
@@ -98,8 +97,7 @@ def _values_in_turn(
 
 def values_from(agent: "OnPolicyBase", outputs: Array) -> Float[Array, "samples ..."]:
     """Outputs of a critic, samples first, as values (of each actor), in single precision at least."""
-    values = outputs.reshape(len(outputs), *agent._actors_shape)
-    return values.astype(jnp.promote_types(values.dtype, jnp.float32))
+    return in_single_precision(outputs.reshape(len(outputs), *agent._actors_shape))
 
 
 def steps_at_once(config: OnPolicyConfig) -> int:
@@ -201,34 +199,11 @@ def explained_variance(agent: "OnPolicyBase", traj: Transition) -> Float[Array, 
 # Statistics.
 
 
-def with_statistics(agent: "OnPolicyBase", runner: Runner, some_leave: bool) -> Runner:
-    """A fresh runner with statistics, of nothing yet, of what the configuration has normalised.
-
-    Args:
-        agent: The agent.
-        runner: The runner.
-        some_leave: Whether actors may leave before the others.
-
-    Returns:
-        The runner.
-    """
-    config, shape = agent.config, agent._actors_shape
-    counts = shape if some_leave else ()
-    if config.normalise_rewards:
-        received = jnp.zeros((config.batch_size, *shape), jnp.float32)
-        runner = runner.replace(received=received, returns=ops.no_moments(shape, counts))
-    if config.normalise_values:
-        shared = _shares_params(runner.critic_training.model_def)
-        moments = ops.no_moments() if shared else ops.no_moments(shape, counts)
-        runner = runner.replace(targets=moments)
-    return runner
-
-
-def _shares_params(network: nn.Module | None) -> bool:
+def shares_params(network: nn.Module | None) -> bool:
     """Whether a network, or one inside of it, has the same parameters for all actors."""
     if network is None or getattr(network, "shared_params", False):
         return network is not None
-    return _shares_params(getattr(network, "network", None))
+    return shares_params(getattr(network, "network", None))
 
 
 def targets_after(config: OnPolicyConfig, runner: Runner, traj: Transition) -> PyTree:
@@ -263,7 +238,7 @@ def observe_targets(
 
 
 def in_units_of_critic(config: OnPolicyConfig, runner: Runner, traj: Transition) -> Transition:
-    """A rollout with the values that the critic gave, and the targets that it is to give.
+    """A rollout with the values that the critic gave, and the targets that it is to give, normalised.
 
     Args:
         config: Configuration of the agent.
@@ -271,10 +246,8 @@ def in_units_of_critic(config: OnPolicyConfig, runner: Runner, traj: Transition)
         traj: The rollout, with true values and targets.
 
     Returns:
-        The rollout, as it is unless values are normalised.
+        The rollout.
     """
-    if not config.normalise_values:
-        return traj
     after = targets_after(config, runner, traj)
     value = ops.normalise(traj.value, runner.targets, jnp.inf)
     return traj._replace(value=value, target=ops.normalise(traj.target, after, jnp.inf))

@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from jaxagents.checkpoints.notes import CorruptCheckpointError
-from jaxagents.core.arrays import is_key
-from jaxagents.core.keys import implementation_of
+from jaxagents.core.arrays import implementation_of, is_key
 
 Leaf = tuple[str, Any]
 Signature = Mapping[str, Any]

@@ -12,7 +12,7 @@ import jax
 from jaxtyping import PyTree
 
 from jaxagents.core.describe import to_json
-from jaxagents.core.schedules import (
+from jaxagents.core.hyperparameters import (
     CosineSchedule,
     ExponentialSchedule,
     LinearSchedule,
@@ -113,7 +113,7 @@ def notes_of_schedules(hyperparams: PyTree) -> dict[str, Any]:
         The notes; nothing if the class of the hyperparameters tells how they are structured, because
         there are neither schedules nor parameters of an environment.
     """
-    differs = has_schedules(hyperparams) or hyperparams.of_environment
+    differs = has_schedules(hyperparams) or hyperparams.env_params
     return {_HYPERPARAMETERS: to_json(hyperparams)} if differs else {}
 
 

@@ -21,10 +21,9 @@ from jaxagents.checkpoints.notes import (
 from jaxagents.checkpoints.store import Restored, Store
 from jaxagents.checkpoints.writer import SharedWriter, Writer
 from jaxagents.core import processes
-from jaxagents.core.arrays import is_key
+from jaxagents.core.arrays import RandomKey, as_key, implementation_of, is_key, single_key
 from jaxagents.core.describe import to_json
 from jaxagents.core.grid import Grid
-from jaxagents.core.keys import RandomKey, as_key, implementation_of, single_key
 from jaxagents.core.metrics import Metrics, join
 from jaxagents.core.report import not_finite
 from jaxagents.loggers import JSONLLogger, Logger

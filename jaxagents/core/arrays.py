@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, ArrayLike, Int, PyTree
+from jaxtyping import Array, ArrayLike, Int, Key, PyTree, UInt32
+
+from jaxagents.core import numbers
 
 AnyArray = Array | np.ndarray
 ArrayT = TypeVar("ArrayT", Array, np.ndarray)
@@ -73,6 +75,12 @@ def is_traced(x: PyTree) -> bool:
     return isinstance(x, Tracer)
 
 
+def is_used_up(tree: PyTree) -> bool:
+    """Whether a program has used up any of the arrays of a pytree."""
+    arrays = [x for x in jax.tree.leaves(tree) if isinstance(x, Array) and not is_traced(x)]
+    return any(x.is_deleted() for x in arrays)
+
+
 def is_numeric(x: object) -> bool:
     """Whether something is an array or a number."""
     return hasattr(x, "dtype") or isinstance(x, bool | int | float)
@@ -109,6 +117,11 @@ def unstack(tree: PyTree) -> list[PyTree]:
         return structure.unflatten([rebuild(jnp.array(array[index])) for rebuild, array in pairs])
 
     return [at(index) for index in range(len(leaves[0]))]
+
+
+def repeated(tree: PyTree, n: int) -> PyTree:
+    """The arrays of a pytree `n` times, along a new first axis."""
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *jnp.shape(x))), tree)
 
 
 def atleast_nd(x: ArrayT, n_axes: int) -> ArrayT:
@@ -164,22 +177,6 @@ def as_int32(number: ArrayLike) -> Int[Array, ""] | np.int32:
     return np.int32(operator.index(number))  # pyright: ignore[reportArgumentType]
 
 
-def in_float32(numbers: PyTree) -> PyTree:
-    """Numbers of the one type that programs are compiled for, whether they are Python's or arrays.
-
-    Args:
-        numbers: A pytree of numbers. Traced ones are left alone.
-
-    Returns:
-        The pytree.
-    """
-
-    def cast(x: ArrayLike) -> ArrayLike:
-        return x if isinstance(x, Array) else np.asarray(x, np.float32)
-
-    return jax.tree.map(cast, numbers)
-
-
 def portable(array: AnyArray) -> AnyArray:
     """An array that can be put on any devices: on the host, unless it is split over processes."""
     if not _is_here(array):
@@ -215,3 +212,152 @@ def rebuild_of(array: AnyArray) -> Callable[[Array], Array]:
 def _is_here(array: AnyArray) -> bool:
     """Whether all of an array is in this process."""
     return getattr(array, "is_fully_addressable", True)
+
+
+def leaves_by_name(
+    tree: PyTree, separator: str = "/", is_leaf: Callable[[Any], bool] | None = None
+) -> dict[str, PyTree]:
+    """The leaves of a pytree by their paths, joined with slashes; a single leaf has the path `""`."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_leaf)
+    return {jax.tree_util.keystr(path, simple=True, separator=separator): x for path, x in leaves}
+
+
+def check_same_tree(
+    first: PyTree, second: PyTree, what: str, first_name: str, second_name: str
+) -> None:
+    """Raises if two pytrees differ in structure, or in the shape or dtype of a leaf.
+
+    Raises:
+        ValueError: They differ; the first differing leaf is named.
+    """
+    check_same_structure(first, second, what, first_name, second_name)
+    for (leaf, a), b in zip(leaves_by_name(first).items(), jax.tree.leaves(second), strict=True):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            raise ValueError(
+                f"{what}{f' at {leaf}' if leaf else ''} is {shape_and_dtype(a)} from {first_name} but "
+                f"{shape_and_dtype(b)} from {second_name}. Make both the same (for instance with "
+                "jnp.asarray(x, dtype))."
+            )
+
+
+def check_same_structure(
+    first: PyTree, second: PyTree, what: str, first_name: str, second_name: str
+) -> None:
+    """Raises if two pytrees differ in structure.
+
+    Raises:
+        ValueError: They differ.
+    """
+    structures = jax.tree.structure(first), jax.tree.structure(second)
+    if structures[0] != structures[1]:
+        raise ValueError(
+            f"{what} of {first_name} and {second_name} differ in structure: "
+            f"{structures[0]} and {structures[1]}."
+        )
+
+
+def check_size(x: PyTree, shape: tuple[int, ...], what: str) -> None:
+    """Raises unless an output has as many elements as it should.
+
+    Raises:
+        ValueError: It is not one array of that size.
+    """
+    if not hasattr(x, "shape"):
+        raise ValueError(f"{what} must be one array of shape {shape}, got {x}.")
+    allowed = (shape, (*shape, 1)) if shape != () else ((), (1,))
+    if x.shape not in allowed:
+        raise ValueError(f"{what} must have shape {shape}, got {shape_and_dtype(x)}.")
+
+
+def shape_and_dtype(x: PyTree) -> str:
+    """The shape and dtype of an array, in words."""
+    return f"shape {tuple(x.shape)} and dtype {x.dtype}"
+
+
+RandomKey = Key[Array, "..."] | UInt32[Array, "... 2"]
+"""Random keys, typed (`jax.random.key`) or raw (`jax.random.PRNGKey`)."""
+
+Seed = RandomKey | int
+"""A random key, or an integer, which stands for `jax.random.key` of it."""
+
+
+def as_key(rng: Any, example: str = "jax.random.key(0)") -> Key[Array, "..."]:
+    """A typed random key, from one, from a raw `jax.random.PRNGKey`, or from an integer.
+
+    Args:
+        rng: Typed keys of any shape, raw keys with a trailing axis of two words, or an integer of 32
+            bits (of 64 with `jax_enable_x64`).
+        example: What would be right, for the error.
+
+    Returns:
+        The typed keys.
+
+    Raises:
+        TypeError: `rng` is none of these.
+        ValueError: It is an integer with more bits.
+    """
+    dtype = getattr(rng, "dtype", None)
+    if dtype is not None and is_key(rng):
+        return rng
+    if dtype == jnp.uint32 and jnp.ndim(rng) > 0:
+        return jax.random.wrap_key_data(jnp.asarray(rng))
+    if jnp.issubdtype(dtype or type(rng), jnp.integer) and jnp.ndim(rng) == 0:
+        keeps_64_bits = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
+        return jax.random.key(rng if is_traced(rng) or keeps_64_bits else numbers.seed("seed", rng))
+    given = f"a value of {shape_and_dtype(rng)}" if is_traced(rng) else repr(rng)
+    raise TypeError(f"Expected a random key such as {example}, got {given}.")
+
+
+def as_keys(rngs: Any) -> Key[Array, "..."]:
+    """Typed random keys, one for each seed.
+
+    Args:
+        rngs: Keys as `as_key` takes them, or a sequence of integers.
+
+    Returns:
+        The typed keys.
+
+    Raises:
+        TypeError: `rngs` is neither.
+        ValueError: An integer has more bits than a seed.
+    """
+    is_array = hasattr(rngs, "dtype")  # of unsigned integers, it is a raw key
+    are_seeds = is_array and jnp.issubdtype(rngs.dtype, jnp.signedinteger) and rngs.ndim == 1
+    if (are_seeds or isinstance(rngs, Sequence)) and len(rngs):
+        return jnp.stack([as_key(rng) for rng in rngs])
+    return as_key(rngs, "jax.random.split(jax.random.key(0), 4), one for each seed")
+
+
+def implementation_of(key: Any) -> Any:
+    """The implementation of typed random keys, as `jax.random.key` takes it.
+
+    Args:
+        key: The keys; their type is enough.
+
+    Returns:
+        Its name, such as `"rbg"`; of one that JAX knows no name of, what stands for it.
+    """
+    return jax.random.key_impl(jnp.empty((), key.dtype))
+
+
+def single_key(rng: Any, what: str) -> Key[Array, ""]:
+    """One typed random key.
+
+    Args:
+        rng: The key, typed or raw, or an integer.
+        what: Name of the function that takes it.
+
+    Returns:
+        The typed key.
+
+    Raises:
+        TypeError: It is no random key.
+        ValueError: There are several, or it is an integer with more bits than a seed.
+    """
+    key = as_key(rng)
+    if key.ndim:
+        raise ValueError(
+            f"{what} takes one random key, got keys of shape {key.shape}: for one run with each, use "
+            "agent.sweep or jax.vmap."
+        )
+    return key

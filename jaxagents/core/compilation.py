@@ -1,18 +1,23 @@
-"""Ways to compile a function, other than `jax.jit` alone."""
+"""Ways to compile functions, and the compiled programs that equal agents share."""
 
 import dataclasses
+import enum
 import functools
-from collections.abc import Callable, Hashable
+import threading
+import types
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import linen as nn
 from jax.stages import Lowered, Traced
 from jaxtyping import PyTree
 
-from jaxagents.core.arrays import is_traced
+from jaxagents.core.arrays import is_key, is_traced
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -167,3 +172,161 @@ def compile_meanwhile(program: Lowered, other_work: Callable[[], object]) -> Non
 def is_tracing(tree: PyTree) -> bool:
     """Whether JAX is tracing, be it any leaf of a pytree or the surrounding function."""
     return any(map(is_traced, [*jax.tree.leaves(tree), jnp.zeros(())]))
+
+
+_SCALARS = (bool, int, complex, str, bytes, type(None), type(Ellipsis), enum.Enum, np.dtype)
+_OF_BOUND_MODULES = ("parent", "scope", "_parent_ref", "_id", "_state")
+_IDENTITIES = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+
+
+def fingerprint(x: object, parents: tuple[int, ...] = ()) -> Hashable:
+    """A hashable key that is equal for objects of equal type and value.
+
+    Arrays are compared by their contents, dataclasses and plain objects by their attributes,
+    functions and classes by identity. An object whose attributes cannot be seen is compared by its
+    own `==`.
+
+    Args:
+        x: Any object.
+        parents: Identities of the objects that hold it, which tell a cycle.
+
+    Returns:
+        The key.
+    """
+    if id(x) in parents:
+        return ("cycle", parents.index(id(x)))
+    inner = functools.partial(fingerprint, parents=(*parents, id(x)))
+
+    if isinstance(x, _IDENTITIES):
+        return x
+    if isinstance(x, _SCALARS):
+        return (type(x), x)
+    if isinstance(x, float):
+        return (type(x), repr(x))
+    if isinstance(x, jax.Array | np.ndarray | np.generic):
+        return _array_fingerprint(x)
+    if isinstance(x, functools.partial):
+        return ("partial", inner(x.func), inner(x.args), inner(x.keywords))
+    if isinstance(x, types.MethodType):
+        return ("method", x.__func__, inner(x.__self__))
+    if isinstance(x, Mapping):
+        return (type(x), tuple((inner(key), inner(value)) for key, value in x.items()))
+    if isinstance(x, tuple | list):
+        return (type(x), tuple(inner(item) for item in x))
+    if isinstance(x, set | frozenset):
+        return (type(x), frozenset(inner(item) for item in x))
+    if dataclasses.is_dataclass(x) or (type(x).__eq__ is object.__eq__ and hasattr(x, "__dict__")):
+        return (type(x), inner(_attributes(x)))
+    try:
+        hash(x)
+    except TypeError:
+        return (type(x), x.__repr__)  # a bound method holds its object, and compares by identity
+    return (type(x), x)
+
+
+def _attributes(x: Any) -> dict[str, Any]:
+    """The fields of a dataclass, and all else that was set, but for what was computed from it."""
+    fields = dataclasses.fields(x) if dataclasses.is_dataclass(x) else ()
+    names = dict.fromkeys([*(field.name for field in fields), *getattr(x, "__dict__", ())])
+    passed_over = {*_OF_BOUND_MODULES} if isinstance(x, nn.Module) else set()
+    cached = functools.cached_property
+    passed_over |= {name for name in names if isinstance(getattr(type(x), name, None), cached)}
+    return {name: getattr(x, name) for name in names if name not in passed_over}
+
+
+def _array_fingerprint(x: object) -> Hashable:
+    if isinstance(x, jax.Array) and is_key(x):
+        with jax.ensure_compile_time_eval():
+            data = jax.random.key_data(x)
+        return ("key", str(x.dtype), _array_fingerprint(data))
+    array = np.asarray(x)
+    return ("array", array.shape, array.dtype, array.tobytes())
+
+
+BehaviourT = TypeVar("BehaviourT", bound=Hashable)
+AgentT = TypeVar("AgentT", bound=Any)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Programs(Generic[BehaviourT]):
+    """The compiled programs of equal objects, which share them.
+
+    They are released with the last object that holds them, but the few most recently used ones are kept
+    longer: an object that is built again, as in a cell of a notebook, then compiles nothing.
+
+    Attributes:
+        behaviour: The object whose programs they are.
+    """
+
+    def __init__(self, behaviour: BehaviourT) -> None:
+        """Compiles nothing yet.
+
+        Args:
+            behaviour: The object whose programs they are. It must not hold them itself, or only
+                Python's garbage collector could release them.
+        """
+        self.behaviour = behaviour
+        self._compiled: dict[Hashable, Any] = {}
+
+    @staticmethod
+    def of(behaviour: T) -> "Programs[T]":
+        """The programs that all behaviours equal to this one share."""
+        with _lock:
+            return _programs.setdefault(behaviour, Programs(behaviour))
+
+    @staticmethod
+    def are_known(behaviour: Hashable) -> bool:
+        """Whether there are programs of a behaviour that is equal to this one."""
+        with _lock:
+            return behaviour in _programs
+
+    def get(self, key: Hashable, compile_: Callable[[BehaviourT], T]) -> T:
+        """A program, which is made when it is first asked for.
+
+        Args:
+            key: The program's name.
+            compile_: Makes it of the behaviour.
+
+        Returns:
+            The program.
+        """
+        _last_used(self)
+        if key not in self._compiled:
+            self._compiled.setdefault(key, compile_(self.behaviour))
+        return self._compiled[key]
+
+    def __reduce__(self) -> tuple:
+        return Programs.of, (self.behaviour,)
+
+
+_programs: WeakValueDictionary[Hashable, Programs[Any]] = WeakValueDictionary()
+_lock = threading.Lock()
+
+
+_last_used = functools.lru_cache(maxsize=8)(id)
+"""Holds programs until eight others were used."""
+
+
+def compiled(method: Callable[Concatenate[AgentT, P], T]) -> Callable[Concatenate[AgentT, P], T]:
+    """Compiles a method of agents, once for all that are equal.
+
+    Within a program, whose agent has no `programs` of its own, it is the method as it stands.
+
+    Args:
+        method: The method.
+
+    Returns:
+        The compiled method.
+    """
+
+    def compile_(behaviour: AgentT) -> Jitted:
+        return jax.jit(functools.partial(method, behaviour))
+
+    @functools.wraps(method)
+    def call(self: AgentT, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if self.programs is None:
+            return method(self, *args, **kwargs)
+        return self.programs.get(compile_, compile_)(*args, **kwargs)
+
+    return call

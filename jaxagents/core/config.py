@@ -2,75 +2,19 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 import jax
 
 from jaxagents.core.arrays import is_traced
-from jaxagents.core.names import advice, missing_attribute, nearest
+from jaxagents.core.compilation import fingerprint
+from jaxagents.core.hyperparameters import HABITS, check_arguments, field_names
+from jaxagents.core.names import missing_attribute
 from jaxagents.core.numbers import flag
-from jaxagents.core.shared_programs import fingerprint
-
-HABITS = {"_replace": "call replace(...)", "_asdict": "call dataclasses.asdict(...)"}
-"""Attributes of named tuples, which configurations and hyperparameters were in 0.2.5."""
-
-
-def check_known_fields(owner: type, names: Iterable[str], known: Sequence[str]) -> None:
-    """Refuses misspelt names, naming the nearest field.
-
-    Args:
-        owner: The class whose fields they ought to be.
-        names: The names that were given.
-        known: The names of its fields.
-
-    Raises:
-        TypeError: A name is unknown.
-    """
-    for name in names:
-        if name not in known:
-            near = nearest(name, known)
-            guess = f"Did you mean '{near}'?" if near else ""
-            parts = [
-                f"{owner.__name__} has no field '{name}'.",
-                advice(name, known) or guess,
-                f"Its fields are: {', '.join(known)}.",
-            ]
-            raise TypeError(" ".join(filter(None, parts)))
-
-
-def field_names(dataclass: Any) -> list[str]:
-    """The names of the fields that a dataclass can be made with."""
-    return [field.name for field in dataclasses.fields(dataclass) if field.init]
-
 
 Check = Callable[[str, Any], Any]
 """Takes the name of a field and a value; returns the value to keep, or raises."""
-
-
-def check_arguments(cls: type, arguments: Iterable[str]) -> None:
-    """Refuses misspelt arguments of a class of fields, and attributes in the place of defaults.
-
-    Its constructor would pass over the latter.
-
-    Args:
-        cls: A dataclass, or a class that inherits from one.
-        arguments: The names of the arguments of its constructor.
-
-    Raises:
-        TypeError: There is one.
-    """
-    for field in dataclasses.fields(cls):
-        value = getattr(cls, field.name, dataclasses.MISSING)
-        has_default = field.default is not dataclasses.MISSING
-        is_it = value is field.default or fingerprint(value) == fingerprint(field.default)
-        if has_default and not is_it:
-            raise TypeError(
-                f"{cls.__name__}.{field.name} = {value!r} is no field, so that the default would stay "
-                f"{field.default!r}: give it its type, as in '{field.name}: int = ...'. The class of a "
-                "configuration also needs @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)."
-            )
-    check_known_fields(cls, arguments, field_names(cls))
 
 
 def checked(default: Any, check: Check) -> Any:
@@ -196,7 +140,8 @@ class StaticConfig:
                 )
             if isinstance(field.default, bool):
                 flag(name, value)
-            if field.name in checks and not (value is None and _may_be_none(field)):
+            may_be_none = type(None) in get_args(field.type) or "None" in str(field.type)
+            if field.name in checks and not (value is None and may_be_none):
                 object.__setattr__(self, field.name, checks[field.name](name, value))
 
     def computation(self) -> dict[str, Any]:
@@ -222,7 +167,3 @@ class StaticConfig:
 
         def __getattr__(self, name: str) -> Any:
             return missing_attribute(self, name, HABITS)
-
-
-def _may_be_none(field: dataclasses.Field) -> bool:
-    return type(None) in get_args(field.type) or "None" in str(field.type)

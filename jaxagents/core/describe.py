@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jaxagents.core.arrays import is_key
-from jaxagents.core.schedules import Schedule
+from jaxagents.core.hyperparameters import Schedule
 
 
 def to_json(x: Any) -> Any:

@@ -1,6 +1,6 @@
 """The members of a sweep: every seed with every set of hyperparameters."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
+from jaxagents.core.arrays import leaves_by_name
 from jaxagents.core.describe import to_json
-from jaxagents.core.schedules import is_schedule
+from jaxagents.core.hyperparameters import is_schedule
 
 
 class Grid(NamedTuple):
@@ -74,10 +75,10 @@ class Grid(NamedTuple):
 
     def notes(self) -> dict[str, Any]:
         """The keys and the numbers of all sets, as JSON."""
-        numbers = {name: to_json(x) for name, x in _by_name(self.sets)}
+        numbers = {name: to_json(x) for name, x in leaves_by_name(self.sets, ".").items()}
         kinds = {
             f"{name}.schedule": type(x).__name__
-            for name, x in _by_name(self.sets, is_schedule)
+            for name, x in leaves_by_name(self.sets, ".", is_schedule).items()
             if is_schedule(x)
         }
         return {"seeds": to_json(self.seeds), "n_sets": self.n_sets, "sets": numbers | kinds}
@@ -104,14 +105,6 @@ class Grid(NamedTuple):
             if its != number:
                 return f"its {name} is {its}, and this one's {number}"
         return None
-
-
-def _by_name(
-    tree: PyTree, is_leaf: Callable[[object], bool] | None = None
-) -> list[tuple[str, PyTree]]:
-    """The leaves of a pytree, with their names."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_leaf)
-    return [(jax.tree_util.keystr(path, simple=True, separator="."), x) for path, x in leaves]
 
 
 def _number_of_sets(hyperparams: PyTree) -> int:

@@ -1,25 +1,118 @@
-"""Hyperparameters: numbers that are only multiplied, added or compared, and so may be traced."""
+"""Hyperparameters: numbers that are only multiplied, added or compared, and schedules of them."""
 
+import abc
 import dataclasses
-from collections.abc import Mapping
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, cast
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 from flax import struct
-from jaxtyping import ArrayLike
+from jaxtyping import Array, ArrayLike, Float, PyTree
 
-from jaxagents.core.config import HABITS, check_arguments
-from jaxagents.core.names import missing_attribute
-from jaxagents.core.numbers import Interval
-from jaxagents.core.schedules import (
-    FunctionSchedule,
-    Schedule,
-    Traced,
-    check_one_number,
-    check_value,
-    values_at,
-)
+from jaxagents.core.arrays import is_traced
+from jaxagents.core.names import advice, missing_attribute, nearest
 
-__all__ = ["Hyperparameters", "Traced", "hyperparameter"]
+Traced = Any
+"""A number or array of numbers, or whatever JAX puts in its place while it transforms a pytree."""
+
+
+HABITS = {"_replace": "call replace(...)", "_asdict": "call dataclasses.asdict(...)"}
+"""Attributes of named tuples, which configurations and hyperparameters were in 0.2.5."""
+
+
+def check_arguments(cls: type, arguments: Iterable[str]) -> None:
+    """Refuses misspelt arguments of a class of fields, and attributes in the place of defaults.
+
+    Its constructor would pass over the latter.
+
+    Args:
+        cls: A dataclass, or a class that inherits from one.
+        arguments: The names of the arguments of its constructor.
+
+    Raises:
+        TypeError: There is one.
+    """
+    known = []
+    for field in dataclasses.fields(cls):
+        default, value = field.default, getattr(cls, field.name, None)
+        if value is not default is not dataclasses.MISSING and repr(value) != repr(default):
+            raise TypeError(
+                f"{cls.__name__}.{field.name} = {value!r} is no field, so that the default would stay "
+                f"{default!r}: give it its type, as in '{field.name}: int = ...'. The class of a "
+                "configuration also needs @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)."
+            )
+        known += [field.name] * field.init
+    check_known_fields(cls, arguments, known)
+
+
+def field_names(dataclass: Any) -> list[str]:
+    """The names of the fields that a dataclass can be made with."""
+    return [field.name for field in dataclasses.fields(dataclass) if field.init]
+
+
+def check_known_fields(owner: type, names: Iterable[str], known: Sequence[str]) -> None:
+    """Refuses misspelt names, naming the nearest field.
+
+    Args:
+        owner: The class whose fields they ought to be.
+        names: The names that were given.
+        known: The names of its fields.
+
+    Raises:
+        TypeError: A name is unknown.
+    """
+    for name in names:
+        if name not in known:
+            near = nearest(name, known)
+            hint = advice(name, known) or (f"Did you mean '{near}'?" if near else "")
+            hint = f" {hint}" if hint else ""
+            raise TypeError(
+                f"{owner.__name__} has no field '{name}'.{hint} Its fields are: {', '.join(known)}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """The values that a hyperparameter may take.
+
+    Attributes:
+        low: The smallest.
+        high: The largest.
+        infinite: Whether a value may be infinite.
+    """
+
+    low: float
+    high: float
+    infinite: bool = False
+
+    def check(self, name: str, given: Any) -> None:
+        """Raises if a concrete value is not in it.
+
+        Args:
+            name: Name of what was given.
+            given: A number, or an array of them.
+
+        Raises:
+            ValueError: A value is not a number, or out of the interval.
+        """
+        if is_traced(given):
+            return
+        values = np.asarray(given)
+        if values.dtype.kind not in "iuf":
+            raise ValueError(f"{name} must be a number, got {values}.")
+        inside = (values >= self.low) & (values <= self.high)
+        if not np.all(inside & (self.infinite | np.isfinite(values))):
+            raise ValueError(f"{name} must lie in {self}, got {values}.")
+
+    def __str__(self) -> str:
+        left = "[" if self.infinite or math.isfinite(self.low) else "("
+        right = "]" if self.infinite or math.isfinite(self.high) else ")"
+        return f"{left}{self.low:g}, {self.high:g}{right}"
 
 
 def hyperparameter(
@@ -55,6 +148,9 @@ class Hyperparameters(struct.PyTreeNode):
     a [`Schedule`][jaxagents.Schedule], or a function of the update step.
     """
 
+    env_params = MappingProxyType({})
+    """Parameters of the environment by name. Those of agents that play have a field of this name."""
+
     def __new__(cls, *args: Any, **kwargs: Any):
         """Refuses misspelt names, naming the nearest field."""
         check_arguments(cls, kwargs)
@@ -68,11 +164,9 @@ class Hyperparameters(struct.PyTreeNode):
     def __post_init__(self) -> None:
         """Makes schedules of functions."""
         for field in dataclasses.fields(self):
-            value: Any = getattr(self, field.name)
-            is_number = not isinstance(field.default, Hyperparameters)
-            is_number &= field.metadata.get("pytree_node", True)
-            if is_number and not isinstance(value, Schedule) and callable(value):
-                object.__setattr__(self, field.name, FunctionSchedule(cast(Any, value)))
+            is_nested = isinstance(field.default, Hyperparameters)
+            if not is_nested and field.metadata.get("pytree_node", True):
+                object.__setattr__(self, field.name, _scheduled(getattr(self, field.name)))
 
     def at(self, update_step: ArrayLike) -> Self:
         """The hyperparameters of one update: numbers in place of schedules.
@@ -85,20 +179,17 @@ class Hyperparameters(struct.PyTreeNode):
         """
         return values_at(self, update_step)
 
-    @property
-    def of_environment(self) -> Mapping[str, Traced]:
-        """The parameters of an environment among them, by name."""
-        return {}
-
-    def check_ranges(self, path: str = "") -> None:
+    def check_ranges(self, path: str = "", single: bool = False) -> None:
         """Raises if a concrete value lies outside of its interval.
 
         Args:
             path: Name of these hyperparameters within others.
+            single: Whether they are of one training, which takes one number for each.
 
         Raises:
             TypeError: A value ought to be hyperparameters itself, such as an optimizer's.
-            ValueError: A value is not a number, or out of its interval.
+            ValueError: A value is not a number, out of its interval, or an array where one training
+                takes one number.
         """
         for field in dataclasses.fields(self):
             value, name = getattr(self, field.name), f"{path}{field.name}"
@@ -107,7 +198,7 @@ class Hyperparameters(struct.PyTreeNode):
             if isinstance(value, str):
                 raise ValueError(f"{name} must be a number, got {value!r}.")
             if isinstance(value, Hyperparameters):
-                value.check_ranges(f"{name}.")
+                value.check_ranges(f"{name}.", single)
             elif isinstance(field.default, Hyperparameters) and not isinstance(value, list | tuple):
                 raise _not_nested(name, type(field.default).__name__, value)
             elif isinstance(value, Schedule) and field.metadata.get("constant"):
@@ -116,23 +207,43 @@ class Hyperparameters(struct.PyTreeNode):
                     f"{type(value).__name__}."
                 )
             else:
-                check_value(name, value, field.metadata.get("interval"))
+                check_value(name, value, field.metadata.get("interval"), single)
 
-    def check_single(self, path: str = "") -> None:
-        """Raises if a value is an array, where one training takes one number.
 
-        Args:
-            path: Name of these hyperparameters within others.
+def _scheduled(value: Any) -> Any:
+    """The value of a hyperparameter, or a dict of such, in which functions have become schedules."""
+    if isinstance(value, Mapping):
+        return {name: _scheduled(x) for name, x in value.items()}
+    is_function = callable(value) and not isinstance(value, Schedule)
+    return FunctionSchedule(cast(Any, value)) if is_function else value
 
-        Raises:
-            ValueError: It is.
-        """
-        for field in dataclasses.fields(self):
-            value, name = getattr(self, field.name), f"{path}{field.name}"
-            if isinstance(value, Hyperparameters):
-                value.check_single(f"{name}.")
-            elif "interval" in field.metadata or isinstance(value, Schedule):
-                check_one_number(name, value)
+
+def check_value(name: str, value: Any, interval: Interval | None, single: bool) -> None:
+    """Raises unless a value is a number in an interval, or an array or a schedule of such.
+
+    Args:
+        name: Name of the hyperparameter.
+        value: The value.
+        interval: The interval; `None` allows everything but lists.
+        single: Whether an array is refused, as one training takes one number.
+
+    Raises:
+        ValueError: It is something else, or out of range.
+    """
+    if isinstance(value, Schedule):
+        value.check(name, interval, single)
+    elif isinstance(value, list | tuple):
+        raise ValueError(
+            f"{name} must be a number, or an array of them for a sweep, got {value!r}: give "
+            f"jnp.array({list(value)})."
+        )
+    elif interval is not None:
+        if single and np.ndim(value):
+            raise ValueError(
+                f"{name} is an array of shape {np.shape(value)}, but a training takes one number: "
+                "for several trainings at once, use agent.sweep or jax.vmap."
+            )
+        interval.check(name, value)
 
 
 def _not_nested(name: str, kind: str, value: object) -> TypeError:
@@ -141,3 +252,241 @@ def _not_nested(name: str, kind: str, value: object) -> TypeError:
     if isinstance(value, Mapping):
         given, hint = f"a {type(value).__name__}", f": give {kind}(**params)"
     return TypeError(f"{name} must be {article} {kind}, got {given}{hint}.")
+
+
+_REAL = Interval(-np.inf, np.inf, infinite=True)
+_POSITIVE = Interval(float(np.finfo(np.float32).tiny), np.inf)
+_FROM_ONE, _FROM_ZERO = Interval(1.0, np.inf), Interval(0.0, np.inf)
+
+
+def _steps(interval: Interval) -> Any:
+    """A field that counts update steps."""
+    return struct.field(metadata={"interval": interval})
+
+
+class Schedule(struct.PyTreeNode):
+    """A hyperparameter as a function of the number of update steps that were made before.
+
+    Its numbers are traced, as hyperparameters are: each may be swept and vmapped. Subclass it for
+    another shape, with the numbers as fields.
+
+    Attributes:
+        schedule_type: Class of the schedule (static), which tells compiled programs schedules apart.
+    """
+
+    schedule_type: "type[Schedule] | None" = struct.field(
+        pytree_node=False, default=None, kw_only=True, repr=False
+    )
+
+    def __post_init__(self) -> None:
+        """Notes the class, which JAX leaves out when it compares the structures of dataclasses."""
+        object.__setattr__(self, "schedule_type", type(self))
+
+    @abc.abstractmethod
+    def __call__(self, update_step: ArrayLike) -> Float[Array, ""]:
+        """The value in an update.
+
+        Args:
+            update_step: Number of update steps made before.
+
+        Returns:
+            The value.
+        """
+        raise NotImplementedError
+
+    def check(self, name: str, interval: Interval | None, single: bool = False) -> None:
+        """Raises if a concrete number is out of its range.
+
+        Args:
+            name: Name of the hyperparameter.
+            interval: The values that it may take; `None` allows all.
+            single: Whether the schedule is of one training, which takes one number for each.
+
+        Raises:
+            ValueError: A number is out of its range, or an array although it is to be one number.
+        """
+        for field in dataclasses.fields(self):
+            if field.metadata.get("pytree_node", True):
+                own = field.metadata.get("interval") or interval or _REAL
+                leaves = jax.tree_util.tree_leaves_with_path(getattr(self, field.name))
+                for path, value in leaves:
+                    full_name = f"{name}.{field.name}{jax.tree_util.keystr(path)}"
+                    check_value(full_name, value, own, single)
+
+
+class _FromTo(Schedule):
+    """A schedule that goes from one value to another, and stays there."""
+
+    initial: Traced
+    final: Traced
+    n_steps: Traced = _steps(_FROM_ONE)
+
+    def _progress(self, update_step: ArrayLike) -> Float[Array, ""]:
+        """The part of the way that is done."""
+        return jnp.clip(jnp.asarray(update_step, jnp.float32) / self.n_steps, 0.0, 1.0)
+
+    def _between(self, share: Float[Array, ""]) -> Float[Array, ""]:
+        """The value at a share of the way, exact at both ends."""
+        return self.initial * (1.0 - share) + self.final * share
+
+
+class LinearSchedule(_FromTo):
+    r"""A straight line, $x_t = x_0 + (x_N - x_0) \min(t / N, 1)$.
+
+    Attributes:
+        initial: Value in the first update, $x_0$.
+        final: Value after `n_steps` updates, $x_N$, which is then kept.
+        n_steps: Number of updates in between, $N$.
+    """
+
+    def __call__(self, update_step: ArrayLike) -> Float[Array, ""]:
+        """The value in an update; see `Schedule`."""
+        return self._between(self._progress(update_step))
+
+
+class CosineSchedule(_FromTo):
+    r"""Half a period of a cosine, $x_t = x_N + \frac{1}{2} (x_0 - x_N) (1 + \cos(\pi \min(t / N, 1)))$.
+
+    Loshchilov and Hutter, 2017, "SGDR: stochastic gradient descent with warm restarts", equation 5.
+
+    Attributes:
+        initial: Value in the first update, $x_0$.
+        final: Value after `n_steps` updates, $x_N$, which is then kept.
+        n_steps: Number of updates in between, $N$.
+    """
+
+    def __call__(self, update_step: ArrayLike) -> Float[Array, ""]:
+        """The value in an update; see `Schedule`."""
+        return self._between(0.5 * (1.0 - jnp.cos(jnp.pi * self._progress(update_step))))
+
+
+class ExponentialSchedule(_FromTo):
+    r"""A constant factor from update to update, $x_t = x_0 (x_N / x_0)^{\min(t / N, 1)}$.
+
+    Attributes:
+        initial: Value in the first update, $x_0$, above 0.
+        final: Value after `n_steps` updates, $x_N$, above 0, which is then kept.
+        n_steps: Number of updates in between, $N$.
+    """
+
+    def __call__(self, update_step: ArrayLike) -> Float[Array, ""]:
+        """The value in an update; see `Schedule`."""
+        progress = self._progress(update_step)
+        value = self.initial * (self.final / jnp.asarray(self.initial, jnp.float32)) ** progress
+        return jnp.where(progress < 1.0, value, self.final)
+
+    def check(self, name: str, interval: Interval | None, single: bool = False) -> None:
+        """Raises if a concrete number is out of its range, or not above 0; see `Schedule`."""
+        super().check(name, interval, single)
+        for end in ("initial", "final"):
+            _POSITIVE.check(f"{name}.{end} of an ExponentialSchedule", getattr(self, end))
+
+
+class PiecewiseSchedule(Schedule):
+    """Values at some updates, with straight lines between them, or with jumps.
+
+    ```python
+    warm_up_and_decay = PiecewiseSchedule(
+        values=(0.0, 1e-3, 0.0), steps=(0, 100, 5_000)
+    )
+    ```
+
+    Attributes:
+        values: The values. The first also holds before its update, and the last after its own.
+        steps: The update steps at which each is reached, in order.
+        interpolate: Whether there are lines between them (static), rather than each value being kept
+            until the next.
+    """
+
+    values: tuple[Traced, ...]
+    steps: tuple[Traced, ...] = _steps(_FROM_ZERO)
+    interpolate: bool = struct.field(pytree_node=False, default=True)
+
+    def __call__(self, update_step: ArrayLike) -> Float[Array, ""]:
+        """The value in an update; see `Schedule`."""
+        step = jnp.asarray(update_step, jnp.float32)
+        value = jnp.asarray(self.values[0], jnp.float32)
+        for i in range(1, len(self.values)):
+            first, last = self.values[i - 1], self.values[i]
+            began, ends = self.steps[i - 1], self.steps[i]
+            if self.interpolate:
+                share = jnp.clip((step - began) / (ends - began), 0.0, 1.0)
+                value = jnp.where(step > began, first * (1.0 - share) + last * share, value)
+            else:
+                value = jnp.where(step >= ends, last, value)
+        return value
+
+    def check(self, name: str, interval: Interval | None, single: bool = False) -> None:
+        """Raises if a concrete number is out of its range, or steps are out of order; see `Schedule`."""
+        sizes = [len(x) if isinstance(x, tuple | list) else 0 for x in (self.values, self.steps)]
+        if sizes[0] != sizes[1] or not sizes[0]:
+            raise ValueError(
+                f"{name} is a PiecewiseSchedule, which takes a tuple of values and one of as many "
+                f"steps, got values={self.values} and steps={self.steps}."
+            )
+        super().check(name, interval, single)
+        if any(map(is_traced, self.steps)):
+            return
+        for before, after in itertools.pairwise(self.steps):
+            if np.any(np.asarray(before) >= np.asarray(after)):
+                raise ValueError(f"{name}.steps must rise, got {self.steps}.")
+
+
+class FunctionSchedule(Schedule):
+    """A function of the update step, such as a schedule of optax.
+
+    It is what a function given for a hyperparameter becomes. The function is static: programs are
+    compiled again for each other one, checkpoints do not hold it, and only its first value is checked.
+
+    Attributes:
+        function: Maps the number of update steps made before to the value.
+    """
+
+    function: Callable[[Any], ArrayLike] = struct.field(pytree_node=False)
+
+    def __call__(self, update_step: ArrayLike) -> Float[Array, ""]:
+        """The value in an update; see `Schedule`."""
+        return jnp.asarray(self.function(update_step), jnp.float32)
+
+    def check(self, name: str, interval: Interval | None, single: bool = False) -> None:
+        """Raises if it is no function in JAX, or its first value is out of range; see `Schedule`."""
+        if isinstance(self.function, type) or not callable(self.function):
+            raise TypeError(
+                f"{name} must be a number, a schedule such as LinearSchedule(1e-3, 0.0, n_steps=200), "
+                f"or a function of the update step, got {self.function!r}."
+            )
+        try:
+            jax.eval_shape(self.function, jnp.zeros((), jnp.int32))
+        except jax.errors.JAXTypeError as error:
+            raise TypeError(
+                f"{name} is a function that is not written in JAX: while it is compiled the update "
+                "step holds no number yet, so that float(), int(), if, and functions of NumPy fail on "
+                "it. Use jax.numpy, jnp.where and the like."
+            ) from error
+        first = self.function(jnp.zeros((), jnp.int32))
+        check_value(f"{name} of the first update", first, interval or _REAL, single=True)
+
+
+def is_schedule(x: object) -> bool:
+    """Whether something is a schedule."""
+    return isinstance(x, Schedule)
+
+
+def has_schedules(tree: PyTree) -> bool:
+    """Whether there are schedules in a pytree."""
+    return any(map(is_schedule, jax.tree.leaves(tree, is_leaf=is_schedule)))
+
+
+def values_at(tree: PyTree, update_step: ArrayLike) -> PyTree:
+    """A pytree with numbers in place of its schedules.
+
+    Args:
+        tree: Such as hyperparameters.
+        update_step: Number of update steps made before.
+
+    Returns:
+        The pytree for the update.
+    """
+    return jax.tree.map(
+        lambda x: x(update_step) if is_schedule(x) else x, tree, is_leaf=is_schedule
+    )

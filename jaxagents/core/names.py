@@ -1,4 +1,4 @@
-"""Names that users give: misspelt, taken, or known from other libraries or from 0.2.5."""
+"""Names that users give: misspelt, or known from other libraries or from 0.2.5."""
 
 import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -195,23 +195,6 @@ def former_module(name: str) -> ImportError:
 
 def _has_moved(what: str, place: str) -> str:
     return f"{what}; use {place}. See Migrating in the guide."
-
-
-def check_not_taken(what: str, names: Iterable[str], taken: Collection[str], whose: str) -> None:
-    """Raises if something gives names that are taken.
-
-    Args:
-        what: What gives them, with its verb, such as "DQNLearner._loss reports".
-        names: The names.
-        taken: Those that are taken.
-        whose: What these are, such as "which updates report themselves".
-
-    Raises:
-        ValueError: It does.
-    """
-    both = [name for name in names if name in taken]
-    if both:
-        raise ValueError(f"{what} {both}, {whose}: rename it.")
 
 
 def missing_attribute(owner: object, name: str, advice: Mapping[str, str]) -> Any:

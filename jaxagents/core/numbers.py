@@ -1,6 +1,5 @@
 """Checks of the numbers and flags that users give."""
 
-import dataclasses
 import math
 import operator
 from collections.abc import Collection, Mapping
@@ -121,46 +120,3 @@ def by_own_names(
             raise ValueError(f"{owner}.{said[own]} contradicts {meaning}. Give one of them.")
         fields[own], said[own] = number, said[other]
     return fields
-
-
-@dataclasses.dataclass(frozen=True)
-class Interval:
-    """The values that a hyperparameter may take.
-
-    Attributes:
-        low: The smallest.
-        high: The largest.
-        infinite: Whether a value may be infinite.
-    """
-
-    low: float
-    high: float
-    infinite: bool = False
-
-    def check(self, name: str, given: Any) -> None:
-        """Raises if a concrete value is not in it.
-
-        Args:
-            name: Name of what was given.
-            given: A number, or an array of them.
-
-        Raises:
-            ValueError: A value is not a number, or out of the interval.
-        """
-        import numpy as np  # the command line checks its options without it
-
-        from jaxagents.core.arrays import is_traced
-
-        if is_traced(given):
-            return
-        values = np.asarray(given)
-        if values.dtype.kind not in "iuf":
-            raise ValueError(f"{name} must be a number, got {values}.")
-        inside = (values >= self.low) & (values <= self.high)
-        if not np.all(inside & (self.infinite | np.isfinite(values))):
-            raise ValueError(f"{name} must lie in {self}, got {values}.")
-
-    def __str__(self) -> str:
-        left = "[" if self.infinite or math.isfinite(self.low) else "("
-        right = "]" if self.infinite or math.isfinite(self.high) else ")"
-        return f"{left}{self.low:g}, {self.high:g}{right}"

@@ -23,18 +23,6 @@ def agreed(number: int) -> int:
     return int(multihost_utils.broadcast_one_to_all(np.int32(number)))
 
 
-def largest(number: int) -> int:
-    """The largest number that any process gives.
-
-    Args:
-        number: The number of this process.
-
-    Returns:
-        The same number in all processes.
-    """
-    return int(np.max(multihost_utils.process_allgather(np.int32(number))))
-
-
 def gathered(tree: PyTree) -> PyTree:
     """The arrays that all processes give.
 

@@ -1,6 +1,6 @@
 """The report of an update: numbers that describe it, and which numbers were not finite, and where."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -227,3 +227,20 @@ def _addressable(
     for shard in array.addressable_shards:
         known[shard.index] = np.asarray(shard.data)
     return known
+
+
+def check_not_taken(what: str, names: Iterable[str], taken: Collection[str], whose: str) -> None:
+    """Raises if something gives names that are taken.
+
+    Args:
+        what: What gives them, with its verb, such as "DQNLearner._loss reports".
+        names: The names.
+        taken: Those that are taken.
+        whose: What these are, such as "which updates report themselves".
+
+    Raises:
+        ValueError: It does.
+    """
+    both = [name for name in names if name in taken]
+    if both:
+        raise ValueError(f"{what} {both}, {whose}: rename it.")

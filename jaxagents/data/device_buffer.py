@@ -9,9 +9,9 @@ from flax import struct
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, PyTree
 
 from jaxagents import ops
+from jaxagents.core.arrays import leaves_by_name
 from jaxagents.core.numbers import multiples_near
 from jaxagents.core.pickling import nonpytree_field
-from jaxagents.core.trees import leaves_by_name
 from jaxagents.data import rows
 from jaxagents.data.dataset import Dataset
 from jaxagents.data.priorities import PriorityTree

@@ -3,30 +3,29 @@
 import abc
 import copy
 import functools
-from collections.abc import Hashable
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from collections.abc import Hashable, Mapping
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
 
 import jax
+import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
-from jaxagents.core.describe import describe
+from jaxagents.core.compilation import Programs, fingerprint
+from jaxagents.core.describe import describe, name_of
 from jaxagents.core.hook_names import (
     FORMER_HOOKS,
     check_hook_arguments,
     check_hook_names,
     check_hooks_are_methods,
 )
-from jaxagents.core.hyperparameters import Hyperparameters
+from jaxagents.core.hyperparameters import Hyperparameters, values_at
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.numbers import flag, positive
 from jaxagents.core.report import Report
-from jaxagents.core.schedules import values_at
-from jaxagents.core.shared_programs import Programs, fingerprint
 from jaxagents.engine.checks import (
     SealedAtTheEnd,
     check_are_classes,
     check_eval_metrics,
-    check_kind,
     check_not_traced,
 )
 from jaxagents.engine.config import Config
@@ -92,7 +91,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
     _shows_critic_state: ClassVar[bool] = False
     """Whether observations hold what a centralised critic sees."""
     _hooks: tuple[str, ...] = ("_eval_metrics", "_config_type", "_hyperparams_type")
-    programs: Programs[Self] | None = None
+    programs: Programs[Self] = cast(Any, None)
     """The compiled programs; `None` inside a program, which is itself compiled."""
     _key: Hashable = None
     """It is compared by this, and frozen once it has it."""
@@ -123,7 +122,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
             FileExistsError: The checkpoint folder already holds checkpoints.
         """
         check_are_classes(type(self).__name__, (self._config_type, self._hyperparams_type))
-        check_kind(type(self).__name__, self._config_type, config)
+        _check_kind(type(self).__name__, self._config_type, config)
         check_not_traced(env_params)
         environment = as_environment(env, env_params)
         self.env = environment if isinstance(env, str) or environment.on_host else env
@@ -171,7 +170,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         Returns:
             Its update step, and the parameters that its hyperparameters then give the environment.
         """
-        params = runner.hyperparams.of_environment
+        params = runner.hyperparams.env_params
         return Moment(runner.update_step, values_at(params, runner.update_step))
 
     def at(self, moment: Moment) -> Self:
@@ -349,16 +348,16 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
     def _hyperparams(
         self, given: HyperparametersT | None, several: bool = False
     ) -> HyperparametersT:
-        """Valid hyperparameters: the default ones where none are given."""
+        """Valid hyperparameters, as arrays: the default ones where none are given."""
         default: Any = self._hyperparams_type
         hyperparams = default() if given is None else given
-        check_kind(type(self).__name__, self._hyperparams_type, hyperparams)
-        hyperparams.check_ranges()
-        if not several:
-            hyperparams.check_single()
-        if hyperparams.of_environment:
-            check_numbers(self.episodes, hyperparams.of_environment)
-        return hyperparams
+        _check_kind(type(self).__name__, self._hyperparams_type, hyperparams)
+        hyperparams.check_ranges(single=not several)
+        if hyperparams.env_params:
+            check_numbers(self.episodes, hyperparams.env_params)
+        return jax.tree.map(
+            lambda x: x if isinstance(x, Array) else np.asarray(x, np.float32), hyperparams
+        )
 
     def __str__(self) -> str:
         title = f"{type(self).__name__} on {self.episodes.env.name}"
@@ -409,3 +408,17 @@ def without_files(agent: BehaviourT) -> BehaviourT:
         check_names_are_free(agent.episodes)
     twin._validate()
     return twin
+
+
+def _check_kind(owner: str, expected: type, given: object) -> None:
+    """Raises unless an agent is given something of a class."""
+    if isinstance(given, expected):
+        return
+    name, found, hint = expected.__name__, f"a {name_of(type(given))}", ""
+    if isinstance(given, type):
+        found, hint = f"the class {name_of(given)}", f": pass {name}()"
+    elif isinstance(given, Mapping):
+        found, hint = f"a {type(given).__name__}", f": pass {name}(**fields)"
+    elif type(given).__module__ == "builtins":
+        found = repr(given)
+    raise TypeError(f"{owner} takes a {name_of(expected)}, got {found}{hint}.")

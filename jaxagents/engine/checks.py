@@ -2,18 +2,16 @@
 
 import abc
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
-from jaxagents.core.arrays import is_numeric, is_traced
+from jaxagents.core.arrays import is_numeric, is_traced, leaves_by_name
 from jaxagents.core.describe import name_of
-from jaxagents.core.names import check_not_taken
-from jaxagents.core.report import Report
-from jaxagents.core.trees import leaves_by_name
+from jaxagents.core.report import Report, check_not_taken
 from jaxagents.engine.config import Config
 from jaxagents.envs.play import NAMES_OF_METRICS
 
@@ -34,29 +32,6 @@ def check_are_classes(agent: str, kinds: Iterable[object]) -> None:
                 f"{agent}._config_type and _hyperparams_type must be classes, got an object of "
                 f"{name_of(type(kind))}: leave out the parentheses."
             )
-
-
-def check_kind(owner: str, expected: type, given: object) -> None:
-    """Raises unless something is of a class.
-
-    Args:
-        owner: Name of the agent or function that takes it.
-        expected: The class.
-        given: What is given.
-
-    Raises:
-        TypeError: It is something else.
-    """
-    if isinstance(given, expected):
-        return
-    name, found, hint = expected.__name__, f"a {name_of(type(given))}", ""
-    if isinstance(given, type):
-        found, hint = f"the class {name_of(given)}", f": pass {name}()"
-    elif isinstance(given, Mapping):
-        found, hint = f"a {type(given).__name__}", f": pass {name}(**fields)"
-    elif type(given).__module__ == "builtins":
-        found = repr(given)
-    raise TypeError(f"{owner} takes a {name_of(expected)}, got {found}{hint}.")
 
 
 def check_not_traced(env_params: PyTree) -> None:

@@ -7,9 +7,10 @@ import os
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from jaxagents.core.config import StaticConfig, check_known_fields, checked, field_names, names
+from jaxagents.core.arrays import Seed, as_key
+from jaxagents.core.config import StaticConfig, checked, names
 from jaxagents.core.files import folder
-from jaxagents.core.keys import Seed, as_key
+from jaxagents.core.hyperparameters import check_known_fields, field_names
 from jaxagents.core.numbers import OTHER_NAMES, by_own_names, counted, multiples_near, positive
 
 _OUTSIDE = {

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
@@ -10,7 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, ArrayLike, PyTree, Shaped
 
 from jaxagents.core import processes
-from jaxagents.core.arrays import as_int32, in_float32, portable, rebuild_of
+from jaxagents.core.arrays import RandomKey, as_int32, portable, rebuild_of
 from jaxagents.core.compilation import (
     Jitted,
     compile_meanwhile,
@@ -19,10 +20,8 @@ from jaxagents.core.compilation import (
     nan_is_allowed,
     quick_jit,
 )
-from jaxagents.core.keys import RandomKey
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.report import FirstNonfinite
-from jaxagents.core.shared_programs import programs_of
 from jaxagents.engine.behaviour import Behaviour
 from jaxagents.engine.host_play import HostPlayer
 from jaxagents.sharding import DATA_AXIS, check_axis
@@ -42,15 +41,13 @@ class OnDevice(Generic[RunnerT]):
     def __init__(self, agent: Behaviour[Any, Any, RunnerT]) -> None:
         """Compiles nothing yet."""
         self._program, self._data = agent.program, agent.data
-        self._jitted: Any = programs_of(agent).get(OnDevice, _on_device)
+        self._jitted: Any = agent.programs.get(OnDevice, _on_device)
         self.player = HostPlayer(agent) if agent.episodes.env.on_host else self._jitted
 
     shared_by_processes = False
     """Whether several processes make the updates together."""
-
-    def _devices(self) -> contextlib.AbstractContextManager[Any]:
-        """A context in which programs are traced, compiled and called."""
-        return contextlib.nullcontext()
+    _devices: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+    """Makes a context in which programs are traced, compiled and called."""
 
     def _placed(self, shapes: PyTree) -> PyTree:
         """The shapes of a runner, on the devices on which `start` puts it."""
@@ -64,7 +61,7 @@ class OnDevice(Generic[RunnerT]):
         """
         jitted = self._jitted
         with self._devices():
-            start = jitted.start.trace(rng, in_float32(hyperparams))
+            start = jitted.start.trace(rng, hyperparams)
             fresh = self._placed(start.out_info)
             advance = jitted.advance.trace(fresh, np.int32(1), self._data)
             if self._program.evaluates and self.player is jitted:
@@ -77,7 +74,7 @@ class OnDevice(Generic[RunnerT]):
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
         """Makes a fresh runner."""
         with self._devices():
-            return self._jitted.start(rng, in_float32(hyperparams))
+            return self._jitted.start(rng, hyperparams)
 
     @nan_is_allowed
     def place(self, runner: RunnerT) -> RunnerT:
@@ -87,7 +84,7 @@ class OnDevice(Generic[RunnerT]):
     @nan_is_allowed
     def restart(self, runner: RunnerT, hyperparams: PyTree) -> RunnerT:
         """Replaces the hyperparameters of a runner."""
-        return self._jitted.restart(runner, in_float32(hyperparams))
+        return self._jitted.restart(runner, hyperparams)
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
         """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
@@ -173,8 +170,9 @@ class OnMesh(OnDevice[RunnerT]):
         check_axis(mesh)
         agent.config.check_devices(mesh.shape[DATA_AXIS])
         self._mesh = Mesh(mesh.devices, mesh.axis_names)
+        self._devices = functools.partial(jax.set_mesh, self._mesh)
         self._program, self._data = agent.program, _data_on(self._mesh, agent.data)
-        self.player = self._jitted = programs_of(agent).get(
+        self.player = self._jitted = agent.programs.get(
             (OnMesh, self._mesh), functools.partial(_on_mesh, mesh=self._mesh)
         )
 
@@ -182,9 +180,6 @@ class OnMesh(OnDevice[RunnerT]):
     def shared_by_processes(self) -> bool:
         """Whether several processes make the updates together."""
         return self._mesh.is_multi_process
-
-    def _devices(self) -> contextlib.AbstractContextManager[Any]:
-        return jax.set_mesh(self._mesh)
 
     def _placed(self, shapes: PyTree) -> PyTree:
         def placed(x: jax.ShapeDtypeStruct, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
@@ -246,7 +241,7 @@ def _data_on(mesh: Mesh, data: PyTree) -> PyTree:
 
     def join(array: Shaped[Array | np.ndarray, "groups ..."]) -> Shaped[Array, "all_groups ..."]:
         rows = array.shape[1:2]
-        missing = [(0, processes.largest(n) - n) for n in rows]
+        missing = [(0, int(processes.gathered(np.int32(n)).max()) - n) for n in rows]
         widths = [(0, 0), *missing, *[(0, 0)] * (array.ndim - 1 - len(rows))]
         return jax.make_array_from_process_local_data(sharding, np.pad(array, widths))
 

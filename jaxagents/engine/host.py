@@ -2,19 +2,23 @@
 
 import itertools
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, PyTree
 
-from jaxagents.core.arrays import in_float32
-from jaxagents.core.compilation import Jitted, is_tracing, jit_in_place, nan_is_allowed, quick_jit
-from jaxagents.core.keys import RandomKey
+from jaxagents.core.arrays import RandomKey
+from jaxagents.core.compilation import (
+    Jitted,
+    is_tracing,
+    jit_in_place,
+    nan_is_allowed,
+    quick_jit,
+)
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.report import FirstNonfinite, Record, Report
-from jaxagents.core.shared_programs import programs_of
 from jaxagents.engine.behaviour import Behaviour
 from jaxagents.engine.executors import OnDevice, RunnerT
 from jaxagents.engine.host_play import HostPlayer, begun_again, terms_of
@@ -25,21 +29,18 @@ from jaxagents.envs.on_host.environment import HostEnvironment, HostState
 from jaxagents.envs.on_host.episodes import HostEpisodes, Played
 
 
-class OnHost(Generic[RunnerT]):
+class OnHost(OnDevice[RunnerT]):
     """An agent's programs around environments that are stepped on the host; it learns on one device.
 
     A runner says which episodes are being played in its environments. If others are, such as after a
     restart, the runner's are first played again.
     """
 
-    shared_by_processes = False
-    """Whether several processes make the updates together."""
-
     def __init__(self, agent: Behaviour[Any, Any, RunnerT]) -> None:
         """Compiles nothing yet."""
         self._behaviour, self._program = agent.behaviour, agent.program
         self._collection = collection_of(agent.behaviour)
-        self._jitted = programs_of(agent).get(OnHost, lambda it: _on_host(it.program))
+        self._jitted = agent.programs.get(OnHost, lambda it: _on_host(it.program))
         self._env = cast(HostEnvironment, agent.episodes.env)
         self._n_envs = agent.config.batch_size
         self._terms = terms_of(agent.episodes)
@@ -48,7 +49,7 @@ class OnHost(Generic[RunnerT]):
     def compile(self, rng: RandomKey, hyperparams: PyTree) -> None:
         """Traces an update, so that mistakes in hooks are refused before anything compiles."""
         jitted, zero = self._jitted, np.int32(0)
-        runner: Any = jitted.start.trace(rng, in_float32(hyperparams)).out_info
+        runner: Any = jitted.start.trace(rng, hyperparams).out_info
         learning, flags = _without_players(runner), np.zeros(self._n_envs, bool)
         draws = jitted.draw.trace(learning, zero).out_info
         acting = jax.eval_shape(self._behaviour._acting, learning)
@@ -72,7 +73,7 @@ class OnHost(Generic[RunnerT]):
     @nan_is_allowed
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
         """Makes a fresh runner, whose environments have begun their first episodes."""
-        runner = self._jitted.start(rng, in_float32(hyperparams))
+        runner = self._jitted.start(rng, hyperparams)
         if is_tracing(runner):
             return runner
         episodes = self._training()
@@ -98,16 +99,6 @@ class OnHost(Generic[RunnerT]):
         playing.store(rollout)
         self._leave_out(playing, rows)
         return playing.runner()
-
-    @nan_is_allowed
-    def place(self, runner: RunnerT) -> RunnerT:
-        """A copy of a runner to go on from."""
-        return jax.device_put(runner, may_alias=False)
-
-    @nan_is_allowed
-    def restart(self, runner: RunnerT, hyperparams: PyTree) -> RunnerT:
-        """Replaces the hyperparameters of a runner."""
-        return self._jitted.restart(runner, in_float32(hyperparams))
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
         """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
@@ -152,12 +143,6 @@ class OnHost(Generic[RunnerT]):
 
     def _playing(self, runner: RunnerT) -> "_Playing":
         return _Playing(self._training(), self._jitted, self._behaviour, runner)
-
-
-def executor_of(agent: Behaviour[Any, Any, RunnerT]) -> OnDevice[RunnerT] | OnHost[RunnerT]:
-    """An agent's programs: whole, or around environments that are stepped on the host."""
-    plays_on_host = agent.episodes.env.on_host and agent.host_collection is not None
-    return OnHost(agent) if plays_on_host else OnDevice(agent)
 
 
 class _Playing:

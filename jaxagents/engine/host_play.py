@@ -11,7 +11,6 @@ from jaxtyping import Array, Bool, Int, Key, PyTree, UInt8, UInt32
 
 from jaxagents.core.compilation import Jitted, quick_jit
 from jaxagents.core.metrics import Metrics
-from jaxagents.core.shared_programs import programs_of
 from jaxagents.engine.behaviour import Behaviour
 from jaxagents.engine.program import Program
 from jaxagents.envs.environment import Moment
@@ -115,7 +114,7 @@ class HostPlayer:
     def __init__(self, agent: Behaviour) -> None:
         """Compiles nothing yet."""
         self._behaviour, self._program = agent.behaviour, agent.program
-        self._jitted = programs_of(agent).get(HostPlayer, lambda it: _host_player(it.program))
+        self._jitted = agent.programs.get(HostPlayer, lambda it: _host_player(it.program))
         self._env = cast(HostEnvironment, agent.episodes.env)
         plays = agent.behaviour.host_collection is not None
         self._most_envs = agent.config.batch_size if plays else _MOST_ENVS

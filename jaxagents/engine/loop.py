@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from jaxagents.core import processes
+from jaxagents.core.arrays import is_used_up
 from jaxagents.core.metrics import Metrics, stack_metrics
 from jaxagents.core.report import FirstNonfinite
 from jaxagents.engine.observers import Observer
@@ -99,7 +100,6 @@ def drive(
     lengths: Sequence[int],
     observers: Sequence[Observer],
     chunks: "TimedChunks",
-    alone: bool = True,
 ) -> tuple[RunnerT, Metrics]:
     """Runs a training from point to point, in chunks short enough to be interrupted.
 
@@ -109,7 +109,6 @@ def drive(
         lengths: Numbers of updates before each evaluation point.
         observers: Watch the training, each of them after those before it.
         chunks: Split the updates, and say when to stop early.
-        alone: Whether no other process takes part, which would have to know of an error in this one.
 
     Returns:
         The final runner, and metrics with a leading axis of evaluation points.
@@ -131,7 +130,7 @@ def drive(
             if any(ends):
                 break
     except BaseException:
-        if alone and points and _is_there(runner):
+        if points and not chunks.together and not is_used_up(runner):
             with contextlib.suppress(Exception):
                 _interrupt(observers, runner, stack_metrics(points))
         raise
@@ -145,17 +144,12 @@ def _interrupt(observers: Sequence[Observer], runner: PyTree, history: Metrics) 
         observer.on_interruption(runner, history)
 
 
-def _is_there(runner: PyTree) -> bool:
-    """Whether a runner was not used up by updates that failed."""
-    arrays = [leaf for leaf in jax.tree.leaves(runner) if isinstance(leaf, jax.Array)]
-    return not any(array.is_deleted() for array in arrays)
-
-
 class TimedChunks:
     """Sizes chunks by the time that they take; an interruption stops after one.
 
     Attributes:
         stopped: Whether it has stopped.
+        together: Whether all processes do this at once.
     """
 
     def __init__(
@@ -172,7 +166,7 @@ class TimedChunks:
         self.stopped = False
         self._interruption = interruption
         self._seconds = seconds
-        self._together = together
+        self.together = together
         self._size = 1
 
     def split(self, length: int) -> Iterator[int]:
@@ -183,11 +177,11 @@ class TimedChunks:
             began = time.perf_counter()
             yield n_updates
             requested = self.stopped or self._interruption.requested
-            self.stopped = processes.in_any(requested) if self._together else requested
+            self.stopped = processes.in_any(requested) if self.together else requested
             if self.stopped:
                 return
             elapsed = time.perf_counter() - began
             remaining -= n_updates
             fitting = math.floor(n_updates * self._seconds / elapsed)
             size = max(1, min(fitting, 8 * n_updates))
-            self._size = processes.agreed(size) if self._together else size
+            self._size = processes.agreed(size) if self.together else size

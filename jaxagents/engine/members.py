@@ -16,7 +16,6 @@ from jaxagents.core.arrays import as_int32, stack, unstack
 from jaxagents.core.compilation import jit_in_place, nan_is_allowed
 from jaxagents.core.metrics import Metrics, stack_metrics
 from jaxagents.core.report import FirstNonfinite
-from jaxagents.core.shared_programs import programs_of
 from jaxagents.engine.behaviour import Behaviour
 from jaxagents.engine.executors import OnDevice, RunnerT, SplitPrograms, makes_none
 
@@ -58,7 +57,7 @@ class MembersOnCores(Generic[RunnerT]):
             agent: The agent.
             threads: One for each core that is to be used.
         """
-        self._executor = OnDevice(agent)
+        self._executor, self._complete = OnDevice(agent), agent._complete
         self._threads = threads
         self._called: set[str] = set()
 
@@ -72,17 +71,9 @@ class MembersOnCores(Generic[RunnerT]):
         return self._map(self._executor.start, list(rngs), sets)
 
     @nan_is_allowed
-    def place(self, stacked: RunnerT, complete: Callable[[RunnerT], RunnerT]) -> list[RunnerT]:
-        """Runners to go on from.
-
-        Args:
-            stacked: The stack of them.
-            complete: Adds to a runner what a checkpoint may have left out.
-
-        Returns:
-            The runners.
-        """
-        return [complete(runner) for runner in unstack(stacked)]
+    def place(self, stacked: RunnerT) -> list[RunnerT]:
+        """Runners to go on from, of a stack of them that a checkpoint held."""
+        return [self._complete(runner) for runner in unstack(stacked)]
 
     def advance(
         self, runners: list[RunnerT], n_updates: ArrayLike
@@ -123,7 +114,8 @@ class MembersOnDevices:
         """
         self._mesh = Mesh(np.asarray(devices), ("members",))
         self._data, self._program = agent.data, agent.program
-        self._jitted = programs_of(agent).get(
+        self._complete: Callable = agent._complete
+        self._jitted = agent.programs.get(
             (MembersOnDevices, self._mesh), functools.partial(_on_devices, mesh=self._mesh)
         )
 
@@ -142,17 +134,9 @@ class MembersOnDevices:
         return self._jitted.start(*self._filled((rngs, hyperparams), len(rngs)))
 
     @nan_is_allowed
-    def place(self, stacked: RunnerT, complete: Callable[[RunnerT], RunnerT]) -> RunnerT:
-        """Runners to go on from, some of them twice to fill up the devices.
-
-        Args:
-            stacked: The stack of them.
-            complete: Adds to a runner what a checkpoint may have left out.
-
-        Returns:
-            The runners.
-        """
-        return jax.vmap(complete)(self._filled(stacked, len(stacked.update_step)))
+    def place(self, stacked: RunnerT) -> RunnerT:
+        """Runners to go on from, of a stack of them, some twice to fill up the devices."""
+        return jax.vmap(self._complete)(self._filled(stacked, len(stacked.update_step)))
 
     def advance(self, runners: PyTree, n_updates: ArrayLike) -> tuple[PyTree, FirstNonfinite]:
         """Makes updates; also gives the first that met non-finite numbers, members first."""

@@ -9,14 +9,11 @@ import jax.numpy as jnp
 from jax_tqdm.scan_pbar import scan_tqdm
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
-from jaxagents.core.arrays import without_weak_types
+from jaxagents.core.arrays import RandomKey, as_key, without_weak_types
 from jaxagents.core.compilation import nan_is_allowed
-from jaxagents.core.hyperparameters import Hyperparameters
-from jaxagents.core.keys import RandomKey, as_key
+from jaxagents.core.hyperparameters import Hyperparameters, has_schedules, values_at
 from jaxagents.core.metrics import Metrics
-from jaxagents.core.names import check_not_taken
-from jaxagents.core.report import FirstNonfinite, Record, Report
-from jaxagents.core.schedules import has_schedules, values_at
+from jaxagents.core.report import FirstNonfinite, Record, Report, check_not_taken
 from jaxagents.engine.checks import check_metrics, check_update, takes_info
 from jaxagents.engine.host_rollout import HostCollection
 from jaxagents.engine.loop import updates_between_points
@@ -75,7 +72,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         """A fresh runner."""
         given = _float32_copy(hyperparams)
         first = values_at(given, 0)
-        behaviour = self.behaviour.at(Moment(0, first.of_environment))
+        behaviour = self.behaviour.at(Moment(0, first.env_params))
         runner = behaviour._create_runner(as_key(rng), first)
         if has_schedules(given):
             runner = self.behaviour._with_schedules(runner, given)
@@ -95,9 +92,9 @@ class Program(Generic[HyperparametersT, RunnerT]):
     ) -> tuple[RunnerT, FirstNonfinite]:
         """The runner after updates, and the first that met non-finite numbers.
 
-        Updates read `data` in place of the agent's own, unless it is `None`.
+        Updates read `data` in place of the agent's own, unless there is none.
         """
-        update = (self if data is None else self.with_data(data))._traced_update
+        update = (self.with_data(data) if jax.tree.leaves(data) else self)._traced_update
         info, runner = runner.info, runner.replace(info={})
         _, report = jax.eval_shape(update, runner)
 

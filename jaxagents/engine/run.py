@@ -12,11 +12,10 @@ from jaxagents.callbacks import Callback
 from jaxagents.checkpoints import records as checkpoint
 from jaxagents.checkpoints.notes import CorruptCheckpointError
 from jaxagents.core import processes
-from jaxagents.core.keys import RandomKey
+from jaxagents.core.arrays import RandomKey
 from jaxagents.core.metrics import Metrics, join, stack_metrics
 from jaxagents.core.report import not_finite
-from jaxagents.engine.executors import OnDevice, OnMesh, RunnerT
-from jaxagents.engine.host import OnHost
+from jaxagents.engine.executors import OnDevice, RunnerT
 from jaxagents.engine.loop import Interruption, TimedChunks, drive, updates_between_points
 from jaxagents.engine.observers import (
     CallbackObserver,
@@ -35,7 +34,7 @@ _LOST_PROCESS = (
 
 def train(
     agent: Any,
-    executor: OnDevice[RunnerT] | OnHost[RunnerT] | OnMesh[RunnerT],
+    executor: OnDevice[RunnerT],
     runner: RunnerT,
     earlier: Metrics | None,
     n_steps: int,
@@ -88,9 +87,7 @@ def train(
         observers.append(remembering)
         try:
             chunks = TimedChunks(interruption, together=together)
-            runner, metrics = drive(
-                executor, runner, lengths, observers, chunks, alone=not together
-            )
+            runner, metrics = drive(executor, runner, lengths, observers, chunks)
         except jax.errors.JaxRuntimeError as error:
             if together:
                 error.add_note(_LOST_PROCESS)

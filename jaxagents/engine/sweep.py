@@ -47,7 +47,6 @@ def sweep(
     agent: Behaviour[Any, Any, RunnerT],
     grid: Grid,
     earlier: Restored | None,
-    complete: Callable[[RunnerT], RunnerT],
     n_steps: int,
     progress: bool,
     callbacks: Sequence[Callback] = (),
@@ -58,7 +57,6 @@ def sweep(
         agent: The agent.
         grid: The seeds and sets.
         earlier: What of it was made before.
-        complete: Adds to a runner what a checkpoint may have left out.
         n_steps: Number of updates in all, earlier ones included.
         progress: Whether to show progress.
         callbacks: Are told how the sweep goes, and may end it.
@@ -69,9 +67,7 @@ def sweep(
     if earlier is not None and earlier.history["update_step"][-1] >= n_steps:
         runners, metrics, nonfinite = earlier.tree, earlier.history, {}
     else:
-        runners, metrics, nonfinite = _train(
-            agent, grid, earlier, complete, n_steps, progress, callbacks
-        )
+        runners, metrics, nonfinite = _train(agent, grid, earlier, n_steps, progress, callbacks)
     are_sound = finite_members(agent.vital_arrays(runners)).reshape(grid.shape)
     runners, metrics = _by_set_and_seed((runners, _by_member(metrics, grid)), grid)
     _warn_of(are_sound, nonfinite)
@@ -89,7 +85,6 @@ def _train(
     agent: Behaviour[Any, Any, RunnerT],
     grid: Grid,
     earlier: Restored | None,
-    complete: Callable[[RunnerT], RunnerT],
     n_steps: int,
     progress: bool,
     callbacks: Sequence[Callback],
@@ -116,7 +111,7 @@ def _train(
             members.compile(grid.member_keys, grid.member_sets)
             runners = members.start(grid.member_keys, grid.member_sets)
         else:
-            runners = members.place(earlier.tree, complete)
+            runners = members.place(earlier.tree)
         lengths = updates_between_points(n_steps, agent.config.eval_frequency, first)
         chunks = TimedChunks(interruption, _SECONDS_PER_CHUNK)
         runners, metrics = drive(members, runners, lengths, observers, chunks)

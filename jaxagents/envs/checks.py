@@ -10,9 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from jaxagents.core.arrays import in_32_bits, is_traced, narrow, with_widths_of
+from jaxagents.core.arrays import (
+    check_same_tree,
+    check_size,
+    in_32_bits,
+    is_traced,
+    narrow,
+    shape_and_dtype,
+    with_widths_of,
+)
 from jaxagents.core.observed import action_mask, actor_mask, network_input
-from jaxagents.core.trees import check_same_tree, check_size, shape_and_dtype
 from jaxagents.envs.environment import Environment, Step, check_flag, check_info
 from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.play import NAMES_OF_METRICS, random_action

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree, UInt8
 
-from jaxagents.core.trees import check_size, shape_and_dtype
+from jaxagents.core.arrays import check_size, shape_and_dtype
 from jaxagents.envs.spaces import Space
 
 

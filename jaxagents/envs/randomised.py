@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Key, PyTree
 
-from jaxagents.core.trees import check_same_structure, check_same_tree
+from jaxagents.core.arrays import check_same_structure, check_same_tree
 from jaxagents.envs.adapters import as_environment
 from jaxagents.envs.adapters.functional import Functional
 from jaxagents.envs.environment import Environment, Step

@@ -14,11 +14,9 @@ from jax import export
 from jax.tree_util import KeyPath
 from jaxtyping import Array, ArrayLike, PyTree
 
-from jaxagents.core.arrays import AnyArray, is_traced
+from jaxagents.core.arrays import AnyArray, RandomKey, as_key, is_traced, leaves_by_name
 from jaxagents.core.extras import require
-from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.observed import CRITIC_STATE
-from jaxagents.core.trees import leaves_by_name
 
 FORMAT = "jaxagents policy 1"
 """The format of files, in their metadata."""

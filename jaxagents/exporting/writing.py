@@ -12,11 +12,10 @@ import numpy as np
 from jax import export
 from jaxtyping import Array, PyTree
 
-from jaxagents.core.arrays import is_key
+from jaxagents.core.arrays import is_key, leaves_by_name
 from jaxagents.core.extras import require
 from jaxagents.core.files import new_file
 from jaxagents.core.observed import CRITIC_STATE
-from jaxagents.core.trees import leaves_by_name
 from jaxagents.exporting.policy import ENTRIES, EXTRA, FORMAT
 
 _PLATFORMS = ("cpu", "cuda", "tpu")

@@ -12,8 +12,8 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from jaxagents.core.arrays import RandomKey, as_key
 from jaxagents.core.files import check_film, film
-from jaxagents.core.keys import RandomKey, as_key
 from jaxagents.core.numbers import positive
 from jaxagents.data import Dataset
 from jaxagents.envs.on_host.vectors import start_of, step_of

@@ -13,11 +13,10 @@ from jaxagents import ops
 from jaxagents.core.config import checked
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.core.numbers import positive
-from jaxagents.learners.batches import check_ensemble, check_targets, weighted_mean
+from jaxagents.learners.batches import check_targets, weighted_mean
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner, created
-from jaxagents.learners.losses import check_mean_loss
-from jaxagents.learners.train_state import TrainState, target_of
+from jaxagents.learners.train_state import TrainState, check_mean_loss, target_of
 from jaxagents.networks import Critic, ensemblize
 
 
@@ -160,7 +159,12 @@ class ActorCriticLearner(Learner[ActorCriticConfigT, ActorCriticHyperparametersT
         values = jax.eval_shape(TrainState.__call__, self.critic, *inputs)
         shape = jnp.shape(example.actions)
         expected = (*shape, example.action_size) if self.discrete_actions else shape[:-1]
-        check_ensemble(values.shape, expected)
+        if values.shape[1:] != expected or not values.shape:
+            axes = ", ".join(["critics", *map(str, expected)])
+            raise ValueError(
+                f"critic_network must give values of shape ({axes}), got {values.shape}: make several "
+                "critics with jaxagents.networks.ensemblize(Critic, 2)()."
+            )
 
 
 def squared_error(

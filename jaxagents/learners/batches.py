@@ -88,25 +88,6 @@ def _n_categories(observations: PyTree) -> str:
     return "; its n_categories= makes an integer one-hot" if is_integer else ""
 
 
-def check_logits(policy: PyTree, n_actions: int, learner: str) -> None:
-    """Raises unless a distribution of discrete actions that has logits has one for each action.
-
-    Args:
-        policy: The distribution, as shapes.
-        n_actions: Number of actions.
-        learner: Name of the learner.
-
-    Raises:
-        ValueError: It has more or fewer.
-    """
-    logits = getattr(policy, "logits", None)
-    if logits is not None and logits.shape[-1:] != (n_actions,):
-        raise ValueError(
-            f"The policy of {learner} must give {n_actions} logits, one for each action, got shape "
-            f"{tuple(logits.shape)}: look at actor_network."
-        )
-
-
 def check_batch(
     batch: Mapping[str, PyTree], keys: Sequence[str], axes: Sequence[str], is_discrete: bool
 ) -> None:
@@ -176,45 +157,6 @@ def _check_same_shapes(observations: PyTree, successors: PyTree) -> None:
     if shapes != next_shapes:
         raise ValueError(
             f"'next_observations' must be shaped as 'observations', {shapes}, got {next_shapes}."
-        )
-
-
-def check_ensemble(values: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    """Raises unless an ensemble gives the values of each critic along a first axis.
-
-    Args:
-        values: Shape of the values of the ensemble.
-        expected: Shape of the values of one critic.
-
-    Raises:
-        ValueError: The shape is another.
-    """
-    if not values or values[1:] != expected:
-        axes = ", ".join(["critics", *map(str, expected)])
-        raise ValueError(
-            f"critic_network must give values of shape ({axes}), got {values}: make several critics "
-            "with jaxagents.networks.ensemblize(Critic, 2)()."
-        )
-
-
-def check_values_of_actions(
-    learner: str, values: tuple[int, ...], expected: tuple[int, ...]
-) -> None:
-    """Raises unless a learner gives the value of every action.
-
-    Args:
-        learner: Name of the learner.
-        values: Shape of its values for the example of observations.
-        expected: Shape of one value for each sample and action.
-
-    Raises:
-        ValueError: The shape is another.
-    """
-    if values != expected:
-        raise ValueError(
-            f"{learner} must give a value of each of n_actions={expected[-1]} actions, shape {expected} "
-            f"for the example of observations, got shape {values}: look at critic_network and the hook "
-            "_q."
         )
 
 

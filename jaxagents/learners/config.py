@@ -125,22 +125,18 @@ class LearnerConfig(StaticConfig):
         samples_axis: int = 0,
     ) -> nn.Module:
         come_with_memory = isinstance(observations, Remembered)
-        if not (come_with_memory and remembers(network)):
-            network = self._behind_encoder(network)
-        has_more = is_observed_beside(observation_of(observations))
-        whole = self._normalised(view(network) if has_more else network)
-        return FromMemory(whole, name, samples_axis) if come_with_memory else whole
-
-    def _behind_encoder(self, network: nn.Module) -> nn.Module:
-        if remembers(network):
+        if remembers(network) and not come_with_memory:
             raise TypeError(
                 f"{type(network).__name__} has a memory, which this learner does not carry from step "
                 "to step. The networks of agents may have one: put it into the agent's configuration."
             )
-        return network if self.encoder is None else WithEncoder(self.encoder, network)
-
-    def _normalised(self, network: nn.Module) -> nn.Module:
-        return normalised(network) if self.normalise_observations else network
+        if self.encoder is not None and not remembers(network):
+            network = WithEncoder(self.encoder, network)
+        if is_observed_beside(observation_of(observations)):
+            network = view(network)
+        if self.normalise_observations:
+            network = normalised(network)
+        return FromMemory(network, name, samples_axis) if come_with_memory else network
 
 
 class Example(struct.PyTreeNode):

@@ -14,8 +14,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree, UInt32
 from jaxagents import ops, sharding
 from jaxagents.core.arrays import in_32_bits, in_single_precision, select
 from jaxagents.core.hyperparameters import Traced
-from jaxagents.learners.losses import Info
-from jaxagents.learners.train_state import TrainState
+from jaxagents.learners.train_state import Info, TrainState
 
 LOSS, GRADIENT_NORM = "loss", "gradient_norm"
 OF_EVERY_FIT = (LOSS, GRADIENT_NORM)
@@ -32,20 +31,6 @@ Share = Callable[[list[TrainState], list[PyTree]], tuple[list[TrainState], list[
 are differentiated through it."""
 
 
-class MinibatchShapes(NamedTuple):
-    """A minibatch and its losses, as shapes.
-
-    Attributes:
-        samples: The inputs of the loss.
-        losses: One loss for each sample, or a single one.
-        info: Arrays that describe the samples.
-    """
-
-    samples: PyTree
-    losses: PyTree
-    info: Info
-
-
 class Fit(NamedTuple):
     """How a network is to be fitted.
 
@@ -58,10 +43,9 @@ class Fit(NamedTuple):
         n_epochs: Largest number of epochs.
         kl_threshold: After an epoch with a larger mean `kl`, the network stays as it is; `None` sets no
             limit.
-        prepare: Maps the inputs of a whole minibatch to the inputs of `loss_fn`, which may get them in
-            parts.
-        example: The [`MinibatchShapes`][jaxagents.learners.fit.MinibatchShapes]; `None` before they
-            are known.
+        prepare: Maps whether there is a loss for each sample, and the inputs of a whole minibatch, to
+            the inputs of `loss_fn`, which may get them in parts.
+        name: Name of the loss, for messages.
     """
 
     training: TrainState
@@ -69,8 +53,22 @@ class Fit(NamedTuple):
     inputs: tuple[Any, ...]
     n_epochs: int
     kl_threshold: Traced | None = None
-    prepare: Callable[..., tuple] = lambda *inputs: inputs
-    example: PyTree = None
+    prepare: Callable[..., tuple] = lambda of_samples, *inputs: inputs
+    name: str = "The loss of a fit"
+
+
+class Example(NamedTuple):
+    """A minibatch and its losses, as shapes.
+
+    Attributes:
+        samples: The inputs of the loss.
+        losses: One loss for each sample, or a single one.
+        info: Arrays that describe the samples.
+    """
+
+    samples: PyTree
+    losses: PyTree
+    info: Info
 
 
 class Fitted(NamedTuple):
@@ -110,29 +108,32 @@ def fit(
         The fitted networks.
 
     Raises:
-        TypeError: A network is to stop by a KL divergence that its loss does not report.
+        TypeError: A network has a `kl_threshold`, but its loss reports no `kl`.
     """
     n_devices = 1 if replicated else sharding.n_devices()
-    fits = with_examples(fits, n_minibatches, share)
-    fitted = []
-    for fit in fits:
-        if fit.kl_threshold is not None and "kl" not in fit.example.info:
+    examples, prepared, fitted = _examples(fits, n_minibatches, share), [], []
+    for fit, example in zip(fits, examples, strict=True):
+        if fit.kl_threshold is not None and "kl" not in example.info:
             raise TypeError(
-                "A network whose fit stops by a KL divergence needs a loss that reports it, under the "
-                f"name 'kl': it must report 'kl', but reports {sorted(fit.example.info)}."
+                f"{fit.name} must report 'kl', since a threshold stops its epochs by it, but reports "
+                f"{sorted(example.info)}: give its dict an entry 'kl': ops.approximate_kl(log_prob, "
+                "log_prob_old), or set no threshold, such as by a _kl_threshold that returns None."
             )
         zero = jnp.zeros((), jnp.float32)
-        fitted.append(Fitted(fit.training, dict.fromkeys((*fit.example.info, *OF_EVERY_FIT), zero)))
+        fitted.append(Fitted(fit.training, dict.fromkeys((*example.info, *OF_EVERY_FIT), zero)))
+        prepare = functools.partial(fit.prepare, example.losses.ndim > 0)
+        prepared.append(fit._replace(prepare=prepare))
     n_steps, n_envs, *_ = jax.tree.leaves(fits[0].inputs)[0].shape
     is_small = n_steps * n_envs // n_minibatches <= _LARGEST_SHARED_MINIBATCH
-    in_one_loop = is_small or share is not None or _n_parts(fits, n_devices) > 1
+    in_one_loop = is_small or share is not None or _n_parts(examples, n_devices) > 1
     seeds, numbers = jax.random.key_data(rngs)[..., :2], range(len(fits))
     for of_loop in [numbers] if in_one_loop else [[i] for i in numbers]:
         first = 0
         for last in sorted({fits[i].n_epochs for i in of_loop}):
             learning = [i for i in of_loop if fits[i].n_epochs >= last]
-            some = [fits[i] for i in learning]
-            epoch = functools.partial(_epoch, some, seeds, n_minibatches, n_devices, share)
+            n_parts = _n_parts([examples[i] for i in learning], n_devices)
+            sizes = n_minibatches, n_parts, n_devices
+            epoch = functools.partial(_epoch, [prepared[i] for i in learning], seeds, *sizes, share)
             after = jax.lax.fori_loop(first, last, epoch, [fitted[i] for i in learning])
             for i, network in zip(learning, after, strict=True):
                 fitted[i] = network
@@ -144,13 +145,14 @@ def _epoch(
     fits: list[Fit],
     seeds: UInt32[Array, "epochs n_groups 2"],
     n_minibatches: int,
+    n_parts: int,
     n_devices: int,
     share: Share | None,
     number: ArrayLike,
     before: list[Fitted],
 ) -> list[Fitted]:
     """The networks after a gradient step for each minibatch, except for networks that are to stay."""
-    n_groups, n_parts = seeds.shape[1], _n_parts(fits, n_devices)
+    n_groups = seeds.shape[1]
 
     def gradient_step(
         trainings: list[TrainState], indices: Int[Array, "n_groups samples"]
@@ -188,7 +190,7 @@ def _epoch(
 
 
 def gradients(
-    fits: list[Fit],
+    fits: Sequence[Fit],
     trainings: list[TrainState],
     samples: list[PyTree],
     n_parts: int,
@@ -237,32 +239,18 @@ def gradients(
     return sharding.mean_over_devices(mean_of_parts, samples)
 
 
-def with_examples(fits: Sequence[Fit], n_minibatches: int, share: Share | None = None) -> list[Fit]:
-    """Fits with the shapes of a minibatch, for which losses are traced if they are not known yet.
+def _examples(fits: Sequence[Fit], n_minibatches: int, share: Share | None) -> list[Example]:
+    """The shapes of a minibatch and of its losses, as inputs are before what needs losses of samples."""
 
-    Args:
-        fits: How networks are to be fitted.
-        n_minibatches: Number of minibatches of each epoch.
-        share: What the networks have in common; `None` for nothing.
-
-    Returns:
-        The fits.
-    """
-    fits = list(fits)
-    if None not in [fit.example for fit in fits]:
-        return fits
-
-    def of_minibatch(trainings: list[TrainState], inputs: list[PyTree]) -> list[MinibatchShapes]:
+    def of_minibatch(trainings: list[TrainState], inputs: list[PyTree]) -> list[Example]:
         n_steps, n_envs, *_ = jax.tree.leaves(inputs)[0].shape
         size = n_steps * n_envs // n_minibatches
         elements = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:size], inputs)
-        samples = [fit.prepare(*of_fit) for fit, of_fit in zip(fits, elements, strict=True)]
+        samples = [fit.prepare(False, *taken) for fit, taken in zip(fits, elements, strict=True)]
         outputs = zip(samples, _losses(fits, trainings, samples, share), strict=True)
-        return [MinibatchShapes(given, *output) for given, output in outputs]
+        return [Example(given, *output) for given, output in outputs]
 
-    trainings, inputs = [fit.training for fit in fits], [fit.inputs for fit in fits]
-    examples = jax.eval_shape(of_minibatch, trainings, inputs)
-    return [fit._replace(example=x) for fit, x in zip(fits, examples, strict=True)]
+    return jax.eval_shape(of_minibatch, [x.training for x in fits], [x.inputs for x in fits])
 
 
 def _losses(
@@ -274,13 +262,13 @@ def _losses(
     return [fit.loss_fn(training, *inputs) for fit, training, inputs in networks]
 
 
-def _n_parts(fits: Sequence[Fit], n_devices: int) -> int:
+def _n_parts(examples: Sequence[Example], n_devices: int) -> int:
     """Number of equal parts in which a device computes the gradients of a minibatch.
 
     They are not much smaller than they may be; losses of whole minibatches are computed in one.
     """
-    sizes = {len(x) for fit in fits for x in jax.tree.leaves(fit.example.samples)}
-    if len(sizes) > 1 or any(not fit.example.losses.ndim for fit in fits):
+    sizes = {len(x) for x in jax.tree.leaves([example.samples for example in examples])}
+    if len(sizes) > 1 or any(not example.losses.ndim for example in examples):
         return 1
     size = sizes.pop() // n_devices
     fewest = fewest_parts(size)

@@ -16,27 +16,28 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.core import numbers
-from jaxagents.core.arrays import without_weak_types
+from jaxagents.core.arrays import as_key, without_weak_types
 from jaxagents.core.compilation import Jitted, jit_by_structure
-from jaxagents.core.config import check_known_fields, field_names
 from jaxagents.core.describe import name_of
 from jaxagents.core.hook_names import check_hook_arguments, check_hook_names
-from jaxagents.core.hyperparameters import Hyperparameters, Traced
-from jaxagents.core.keys import as_key
+from jaxagents.core.hyperparameters import (
+    Hyperparameters,
+    Traced,
+    check_known_fields,
+    field_names,
+    has_schedules,
+)
 from jaxagents.core.observed import Remembered, network_input
 from jaxagents.core.pickling import PicklableNode
-from jaxagents.core.schedules import has_schedules
 from jaxagents.exporting import export_policy
 from jaxagents.learners.batches import (
     check_batch,
     check_example_actions,
     check_example_vectors,
-    check_logits,
 )
 from jaxagents.learners.config import Example, LearnerConfig
-from jaxagents.learners.losses import Info
 from jaxagents.learners.optimizer import optimized, with_learning_rate
-from jaxagents.learners.train_state import TrainState
+from jaxagents.learners.train_state import Info, TrainState
 from jaxagents.networks import Torso, WithMemory
 from jaxagents.networks.initialisation import initialise
 from jaxagents.networks.wrappers import OBSERVED
@@ -125,8 +126,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         check_known_fields(cls, kwargs, [*of_actions, *static, *traced])
         config = cls._config_type(**{k: v for k, v in kwargs.items() if k in static})
         hyperparams = cls._hyperparams_type(**{k: v for k, v in kwargs.items() if k in traced})
-        hyperparams.check_ranges()
-        hyperparams.check_single()
+        hyperparams.check_ranges(single=True)
         example = Example(observations, actions, kwargs.get("n_actions"))
         return cls.from_config(config, hyperparams, seed, example)
 
@@ -472,7 +472,12 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             policy = jax.eval_shape(
                 lambda learner, x: learner._policy(x, 1.0), self, example.observations
             )
-            check_logits(policy, self.n_actions, type(self).__name__)
+            logits = getattr(policy, "logits", None)
+            if logits is not None and logits.shape[-1:] != (self.n_actions,):
+                raise ValueError(
+                    f"The policy of {type(self).__name__} must give {self.n_actions} logits, one for "
+                    f"each action, got shape {tuple(logits.shape)}: look at actor_network."
+                )
 
     def _check_policy(self, observations: PyTree, actions: ArrayLike) -> None:
         given = jax.eval_shape(

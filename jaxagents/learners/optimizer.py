@@ -14,8 +14,8 @@ from jax.typing import ArrayLike
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import in_single_precision
+from jaxagents.core.compilation import fingerprint
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
-from jaxagents.core.shared_programs import fingerprint
 from jaxagents.learners.train_state import TrainState, with_extra_args
 
 
@@ -106,21 +106,22 @@ def make_optimizer(
 
     names = [f.name for f in dataclasses.fields(params) if f.name != "grad_clip"]
     names = ["grad_clip", *accepted_names(optimizer, names)]
-    return _with_data(clipped, names, fingerprint((optimizer, type(params))))
+    return _with_data(clipped, names, (optimizer, type(params)))
 
 
 def _with_data(
-    make: Callable[..., optax.GradientTransformation], names: list[str], key: Hashable
+    make: Callable[..., optax.GradientTransformation], names: list[str], key: object
 ) -> optax.GradientTransformation:
     """The optimizer that a function makes, with its named arguments as data in its state.
 
-    It equals every other with the same key.
+    It equals every other with an equal key.
     """
-    keyword = inspect.Parameter.KEYWORD_ONLY
+    equal_by, keyword = fingerprint(key), inspect.Parameter.KEYWORD_ONLY
     make.__signature__ = inspect.Signature([inspect.Parameter(x, keyword) for x in names])
     made = optax.inject_hyperparams(make)(**dict.fromkeys(names, 0.0))
     return made._replace(
-        init=_Function((key, "init"), made.init), update=_Function((key, "update"), made.update)
+        init=_Function((equal_by, "init"), made.init),
+        update=_Function((equal_by, "update"), made.update),
     )
 
 
@@ -176,7 +177,7 @@ def optimized(
     def of_rate(learning_rate: Traced) -> optax.GradientTransformation:
         return with_extra_args(optimizer(learning_rate))
 
-    tx = _with_data(of_rate, ["learning_rate"], fingerprint((optimizer, "learning_rate")))
+    tx = _with_data(of_rate, ["learning_rate"], (optimizer, "learning_rate"))
     return with_learning_rate(TrainState.from_variables(model_def, variables, tx), learning_rate)
 
 

@@ -14,14 +14,19 @@ from jaxagents import ops
 from jaxagents.core.compilation import jit_by_structure
 from jaxagents.core.config import checked
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
-from jaxagents.core.names import check_not_taken
 from jaxagents.core.numbers import positive
 from jaxagents.core.observed import action_mask
-from jaxagents.learners.batches import check_targets, check_values_of_actions, weighted_mean
+from jaxagents.core.report import check_not_taken
+from jaxagents.learners.batches import check_targets, weighted_mean
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner, created
-from jaxagents.learners.losses import check_shape, losses_and_info
-from jaxagents.learners.train_state import TrainState, target_of, target_update
+from jaxagents.learners.train_state import (
+    TrainState,
+    check_shape,
+    losses_and_info,
+    target_of,
+    target_update,
+)
 from jaxagents.networks import (
     ActionCritic,
     DiscreteCritic,
@@ -256,8 +261,13 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
 
     def _check_networks(self, example: Example) -> None:
         values = jax.eval_shape(type(self).q, self, example.observations)
-        lead = jnp.shape(example.actions)
-        check_values_of_actions(type(self).__name__, values.shape, (*lead, example.action_size))
+        expected = (*jnp.shape(example.actions), example.action_size)
+        if values.shape != expected:
+            raise ValueError(
+                f"{type(self).__name__} must give a value of each of n_actions={expected[-1]} actions, "
+                f"shape {expected} for the example of observations, got shape {values.shape}: look at "
+                "critic_network and the hook _q."
+            )
         super()._check_networks(example)
 
 

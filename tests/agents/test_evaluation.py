@@ -1,18 +1,172 @@
-"""Evaluations: by greedy actions, or by actions drawn from the policy, as every agent's in the suite."""
+"""Evaluations: actions that are greedy or drawn, and what metrics there are, also of infos."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import registry
+import trees
 from flax import linen as nn
-from probes import BestAction
-from registry import AGENTS
+from probes import BestAction, Probe
 
-from jaxagents.engine.behaviour import Behaviour
-from jaxagents.envs.play import play_episodes
+from jaxagents import A2C
+from jaxagents.checkpoints.records import saved_steps
 
 KEY = jax.random.key(0)
-CASES = {case.name: case for case in AGENTS}
+A2C_CASE = next(case for case in registry.ON_POLICY if case.name == "A2C")
+PPO_CASE, DQN_CASE = registry.ON_POLICY[0], registry.VALUE_BASED[0]
+NAMES = {"final_info": ("won",), "summed_info": ["cost"]}  # a list is as good as a tuple
+
+
+class Costly(Probe):
+    """Episodes of three steps that are won if the sign is positive, at a cost of the time."""
+
+    n_steps = 3
+
+    def step_env(self, key, state, action, params):
+        *outcome, _ = super().step_env(key, state, action, params)
+        time = outcome[1].time
+        won = (time == 3) & (state.sign > 0)
+        return *outcome, {"won": won, "late": time > 1, "cost": time, "other": jnp.zeros((2, 2))}
+
+
+class WithRates(A2C):
+    """Makes metrics of infos, and learns from no step of an episode."""
+
+    def _eval_metrics(self, terminated, truncated, final_rewards, returns, info):
+        metrics = super()._eval_metrics(terminated, truncated, final_rewards, returns)
+        return {**metrics, "mean": info["cost"].mean(), "price": info["cost"] * returns}
+
+    def _actor_loss_input(self, runner, traj):
+        *inputs, advantage = super()._actor_loss_input(runner, traj)
+        return *inputs, jnp.where(traj.info["cost"] < 0, advantage, 0.0)
+
+
+def with_rates(**fields):
+    return WithRates(Costly(), None, A2C_CASE.config(n_steps=2, n_evals=32, **fields))
+
+
+def test_metrics_of_agents_around_learners_have_what_is_asked_for():
+    program = DQN_CASE.make(Costly, n_evals=32, **NAMES).program
+    runner = jax.eval_shape(program.start, KEY, DQN_CASE.hyperparams())
+    runner, _ = jax.eval_shape(program.advance, runner, 1)
+    metrics = program.shapes_of_metrics(runner)
+    assert metrics["won"].shape == metrics["cost"].shape == (32,)
+    assert metrics["won"].dtype == bool
+
+
+def test_metrics_have_the_last_values_and_the_sums_and_rollouts_hold_them():
+    agent = with_rates(**NAMES)
+    runner, metrics = agent.train(KEY, A2C_CASE.hyperparams(ent_coeff=0.0), progress=False)
+    assert runner.info["actor_gradient_norm"] == 0.0
+    assert metrics["won"].shape == metrics["cost"].shape == (2, 32)
+    assert metrics["won"].dtype == bool
+    assert 0.0 < metrics["won"].mean() < 1.0
+    np.testing.assert_array_equal(metrics["cost"], 1 + 2 + 3)
+    np.testing.assert_array_equal(metrics["price"], 6 * metrics["returns"])
+    np.testing.assert_array_equal(metrics["mean"], [6, 6])
+    assert "other" not in metrics
+    agent.collect_training(runner, {**metrics, "price": metrics["price"][:, 0]})
+    with pytest.raises(ValueError, match=r"'price' .* the shape \(\) .* the agent's has \(32,\)"):
+        agent.train(None, None, runner, progress=False)
+
+
+def test_evaluation_metrics_that_need_what_is_not_kept_are_refused():
+    with pytest.raises(ValueError, match=r"name the entries in final_info or summed_info"):
+        with_rates()
+
+    class MayDoWithout(WithRates):
+        def _eval_metrics(self, terminated, truncated, final_rewards, returns, info=None):
+            return A2C._eval_metrics(self, terminated, truncated, final_rewards, returns)
+
+    MayDoWithout(Costly(), None, A2C_CASE.config())
+
+
+@pytest.mark.parametrize(
+    ("names", "error", "message"),
+    [
+        (
+            {"final_info": ("win",)},
+            ValueError,
+            r"\['win'\], but the info of .* has \['cost', 'late",
+        ),
+        ({"final_info": "won"}, TypeError, r"tuple of names, such as \('won',\), got 'won'"),
+        ({"final_info": ("won",), "summed_info": ("won",)}, ValueError, "named twice"),
+    ],
+)
+def test_names_that_do_not_serve_are_refused(names, error, message):
+    with pytest.raises(error, match=message):
+        A2C_CASE.make(Costly, **names)
+
+
+class Odd(A2C):
+    """Gives metrics of any kind."""
+
+    given = None
+
+    def _eval_metrics(self, terminated, truncated, final_rewards, returns):
+        return type(self).given(returns)
+
+
+@pytest.fixture(scope="module")
+def shapes_after_an_update():
+    """The shapes of a runner."""
+    program = A2C_CASE.make(Costly, n_evals=3).program
+    fresh = jax.eval_shape(program.start, KEY, A2C_CASE.hyperparams())
+    return jax.eval_shape(program.advance, fresh, 1)[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (lambda x: {"scores": x}, ValueError, r"must give 'returns'.*\['scores'\]"),
+        (lambda x: None, TypeError, "dict of arrays, got a NoneType"),
+        (lambda x: {"returns": x, "task": "easy"}, TypeError, "gives 'easy' for 'task'"),
+        (lambda x: {"returns": x, "of": [x]}, TypeError, r"gives \[.* for 'of'"),
+        (lambda x: {"returns": x, 1: x}, TypeError, "for 1: give an array"),
+        (
+            lambda x: {"returns": x, "update_step": x, "seed": x},
+            ValueError,
+            r"gives \['update_step', 'seed'\], which names another metric",
+        ),
+        (
+            lambda x: {"returns": x, "actor_loss": x},
+            ValueError,
+            r"gives \['actor_loss'\], which updates report already",
+        ),
+        (lambda x: {"returns": x.mean()}, ValueError, r"each of the 3 .* got shape \(\)"),
+    ],
+)
+def test_metrics_that_are_no_dict_of_arrays_with_returns_of_episodes_are_named(
+    shapes_after_an_update, given, error, message
+):
+    agent = type("Own", (Odd,), {"given": given})(Costly(), None, A2C_CASE.config(n_evals=3))
+    with pytest.raises(error, match=rf"Own\._eval_metrics .*{message}"):
+        agent.program.shapes_of_metrics(shapes_after_an_update)
+
+
+def test_metrics_go_on_with_the_entries_that_they_began_with(tmp_path):
+    def make(*names):
+        fields = {"summed_info": ["cost"], "checkpoint_dir": tmp_path, "restore_agent": True}
+        return with_rates(final_info=names, **fields)
+
+    hyperparams = A2C_CASE.hyperparams()
+    make("won").train(KEY, hyperparams, n_steps=1, progress=False)
+    for names, message in (
+        ((), r"had \['won'\] so far, which the agent lacks\. Set final_info"),
+        (("late",), r"\['won'\] .* lacks, and lacked \['late'\] so far, which the"),
+        (("won", "late"), r"training lacked \['late'\] so far, which the agent has"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make(*names).resume(KEY, hyperparams, progress=False)
+    assert saved_steps(tmp_path) == [0, 1]
+    make("won").resume(KEY, hyperparams, progress=False)
+    assert saved_steps(tmp_path)[-1] > 1
+
+
+# Actions.
+
+
 N = 4096
 
 
@@ -27,15 +181,6 @@ class ThreeToOne(nn.Module):
         return bias + jnp.array([0.0, jnp.log(3.0)])
 
 
-def fresh(name, env, hyper=None, **fields):
-    """An agent that acts as it began."""
-    case = CASES[name]
-    agent = case.make(env, n_steps=1, **fields)
-    start = jax.jit(agent.program.start)  # without what updates would need
-    agent.collect_training(start(KEY, case.hyperparams(**(hyper or {}))), {})
-    return agent
-
-
 class ThreeSteps(BestAction):
     n_steps = 3
 
@@ -44,7 +189,9 @@ class ThreeSteps(BestAction):
 def drawing():
     """An agent that takes the action that is rewarded with a probability of 3/4."""
     evaluation = {"n_evals": N, "eval_rng": jax.random.key(1), "eval_deterministic": False}
-    return fresh("PPO", ThreeSteps, actor_network=ThreeToOne, **evaluation)
+    agent = PPO_CASE.make(ThreeSteps, n_steps=1, actor_network=ThreeToOne, **evaluation)
+    agent.collect_training(trees.zeros(agent.program.start, KEY, PPO_CASE.hyperparams()), {})
+    return agent
 
 
 def test_draws_actions_as_often_as_the_policy_says_for_each_step_and_episode_anew(drawing):
@@ -59,36 +206,3 @@ def test_evaluations_during_training_draw_if_configured_by_the_configured_key(dr
     same, other = (drawing.eval(seed, N, deterministic=False)["returns"] for seed in (1, 2))
     np.testing.assert_array_equal(found, same)
     assert (found != other).any()
-
-
-def test_draws_epsilon_greedily():
-    agent = fresh("DQN", BestAction, {"epsilon": 1.0})
-    drawn = agent.eval(KEY, n_evals=N, deterministic=False)["returns"]
-    np.testing.assert_allclose(drawn.mean(), 0.5, atol=0.03)
-
-
-def test_a_policy_that_draws_nothing_is_given_no_key(drawing):
-    seen = []
-
-    def policy(carry, obs, *keys):
-        seen.append(len(keys))
-        return carry, jnp.zeros((), jnp.int32)
-
-    for deterministic in (True, False):
-
-        def play(deterministic=deterministic):
-            return play_episodes(drawing.episodes, policy, (), KEY, 2, deterministic=deterministic)
-
-        jax.eval_shape(play)
-    assert set(seen[: len(seen) // 2]) == {0}
-    assert set(seen[len(seen) // 2 :]) == {1}
-
-
-def test_a_family_that_does_not_draw_is_greedy(drawing):
-    agent = drawing
-    obs = jnp.zeros(2)
-    carry, action = Behaviour.act(agent, agent.actor_training, (), obs)
-    assert carry == ()
-    assert action == agent.policy(agent.actor_training, obs)
-    with pytest.raises(NotImplementedError, match=r"PPO does not draw actions: override act\("):
-        Behaviour.act(agent, agent.actor_training, (), obs, KEY)

@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import trees
-from flax import linen as nn
-from probes import MatchSign
+from probes import Allowed, MatchSign
 from registry import AGENTS
 
-from jaxagents import MAPPO, PPO, load_policy, ops
+from jaxagents import MAPPO, PPO, load_policy
 from jaxagents.core.observed import without_critic_state
 from jaxagents.engine.sweep import SweepResult
-from jaxagents.networks import WithMemory
 
 KEY = jax.random.key(0)
 CASES = {case.name: case for case in AGENTS}
@@ -64,8 +62,6 @@ def test_only_what_acts_is_exported(tmp_path, ppo):
     plain = tmp_path / "plain"
     plain.touch()
     assert ppo.path.stat().st_mode == plain.stat().st_mode  # others may read it too
-    sac = exported(CASES["SAC"].make(MatchSign, False), "SAC", tmp_path / "sac")
-    assert all(name.startswith("actor/params") for name in sac.policy.weights)
 
 
 def test_export_without_compilation_of_weights_in_another_order_to_the_home_folder(
@@ -88,36 +84,30 @@ def test_export_without_compilation_of_weights_in_another_order_to_the_home_fold
     assert policy(np.ones(2)) == agent.policy(jnp.ones(2))
 
 
-class Remembering(PPO):
-    """Acts by a network that gives logits, with a memory or without one."""
-
-    def _distribution_of(self, output):
-        return ops.Categorical(output)
-
-
-def test_a_policy_with_a_memory_is_given_it(tmp_path):
-    network = WithMemory(nn.Dense(2), cell=nn.GRUCell(features=4))
-    config = CASES["PPO"].config(actor_network=network)
-    agent = Remembering(MatchSign(), None, config, eval_during_training=False)
+def test_a_policy_with_a_memory_is_given_it_and_takes_allowed_actions(tmp_path):
+    networks = {"actor_network": None, "critic_network": None, "memory": "gru", "memory_size": 4}
+    agent = PPO(Allowed(), None, CASES["PPO"].config(**networks), False)
     agent, _, policy = exported(agent, "PPO", tmp_path / "policy")
     obs = observations_of(agent, 3)
+    one, two = (jax.tree.map(lambda x, i=i: x[i], obs) for i in range(2))
     with pytest.raises(TypeError, match=r"has a memory: call carry, action = policy\.act"):
         policy(obs)
     carry, batch = policy.initial_carry(), policy.initial_carry(3)
     own = agent.initial_carry(agent.actor_training)
     for wrong in ((), None, batch, own[None, None]):
         with pytest.raises(ValueError, match=r"\[\(4,\)\], as policy\.initial_carry\(\) gives it"):
-            policy.act(wrong, obs[0])
+            policy.act(wrong, one)
     with pytest.raises(ValueError, match=r"policy\.initial_carry\(3\) gives it, with a batch of 3"):
         policy.act(carry, obs)
     mapped = jax.vmap(policy.act, (None, 0))(carry, obs)
-    after, actions = policy.act(batch, obs)
-    trees.assert_close(mapped, (after, actions))
-    for step in range(2):
-        carry, action = policy.act(carry, obs[step])
-        own, expected = agent.act(agent.actor_training, own, obs[step])
+    trees.assert_close(mapped, policy.act(batch, obs))
+    for seed, seen in enumerate((one, two, one, two)):
+        key = jax.random.key(seed)
+        own, expected = agent.act(agent.actor_training, own, seen, key)
+        carry, action = policy.act(carry, seen, key)
         trees.assert_close(jax.tree.leaves(own), carry)
         assert action == expected
+        assert seen["action_mask"][action]
 
 
 def test_acts_in_programs_of_jax(ppo):
@@ -160,23 +150,15 @@ def test_refuses_observations_and_memories_that_do_not_fit(ppo):
         ppo.policy(np.zeros((0, 2)))
     for nothing in (None, (), []):
         assert ppo.policy.act(nothing, np.zeros(2))[1] == ppo.policy(np.zeros(2))
-    with pytest.raises(
-        ValueError, match=r"takes no memory with one observation, got shapes \[\(4,\)"
-    ):
+    with pytest.raises(ValueError, match=r"takes no memory with one observation, got shapes \[\(4"):
         ppo.policy.act(np.zeros(4), np.zeros(2))
 
 
 def test_refuses_files_that_do_not_fit(tmp_path, ppo):
-    with pytest.raises(RuntimeError, match="has not been trained"):
-        CASES["PPO"].make(MatchSign).export_policy(tmp_path / "policy")
     with pytest.raises(FileExistsError, match="exists already: choose another name"):
         ppo.agent.export_policy(ppo.path)
     with pytest.raises(FileNotFoundError, match=r"cannot be written: there is no folder .*none; m"):
         ppo.agent.export_policy(tmp_path / "none" / "policy")
-    with pytest.raises(ValueError, match=r"not one of \.onnx: let its name end in"):
-        ppo.agent.export_policy(tmp_path / "policy.onnx")
-    with pytest.raises(FileNotFoundError, match="There is no file"):
-        load_policy(tmp_path / "nothing")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
     try:
@@ -185,9 +167,6 @@ def test_refuses_files_that_do_not_fit(tmp_path, ppo):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not list(tmp_path.iterdir())
-    (tmp_path / "other").write_bytes(b"something else")
-    with pytest.raises(ValueError, match="is no file of safetensors"):
-        load_policy(tmp_path / "other")
 
 
 def test_names_files_whose_programs_are_damaged(tmp_path, ppo):
@@ -213,9 +192,7 @@ def test_numbers_of_other_types_serve_unless_they_would_be_rounded(ppo):
     others = np.array([1, 0]), np.array([1, 0], np.float16), np.array([True, False]), [1.0, 0]
     assert [policy(other) for other in others] == [expected] * 4
     assert policy([[1.0, 0.0]] * 3).shape == (3,)
-    with pytest.raises(
-        TypeError, match="takes an observation of dtype float32, got complex128: cast"
-    ):
+    with pytest.raises(TypeError, match="an observation of dtype float32, got complex128: cast"):
         policy(np.array([1j, 0.0]))
 
 
@@ -304,33 +281,10 @@ def test_what_a_centralised_critic_sees_is_not_needed_to_act(tmp_path):
         trees.assert_close(policy(given), expected)
 
 
-class Spy(nn.Module):
-    """Acts by what only critics should see."""
-
-    @nn.compact
-    def __call__(self, obs):
-        return nn.Dense(2)(obs["critic_state"][None])
-
-
-class Spying(Remembering):
-    def _actor_network(self):
-        return Spy()
-
-    def _for_observation(self, field, network):
-        return network if field == "actor_network" else super()._for_observation(field, network)
-
-
-def test_a_policy_that_reads_what_critics_see_is_given_it(tmp_path):
-    config = CASES["PPO"].config(actor_network=None, critic_network=None)
-    agent, _, policy = exported(Spying(Moves(), None, config), "PPO", tmp_path / "policy")
-    obs = observations_of(agent)
-    trees.assert_close(policy(obs), actions_of(agent, obs))
-
-
 def test_selects_one_run_out_of_many(ppo):
     agent = CASES["PPO"].make(MatchSign)
     runner = ppo.agent.training_runner
-    runners = jax.jit(jax.vmap(jax.vmap(lambda _: runner)))(np.zeros((3, 2)))
+    runners = jax.tree.map(lambda x: jnp.broadcast_to(x, (3, 2, *x.shape)), runner)
     runners = runners.replace(update_step=np.arange(6, dtype=np.int32).reshape(3, 2))
     metrics = {"update_step": np.arange(12).reshape(3, 2, 2)}
     result = SweepResult(runners, metrics, None, None)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import trees
 from PIL import Image
 from probes import Box, Discrete, Probe
 
@@ -39,7 +40,7 @@ class Walk(Environment):
 @pytest.fixture(scope="module")
 def agent():
     agent = PPO(Walk(), None, CONFIG, False)
-    runner = jax.jit(agent.program.start)(KEY, ppo.HyperParameters())
+    runner = trees.zeros(agent.program.start, KEY, ppo.HyperParameters())
     agent.collect_training(runner, {})
     return agent
 

@@ -13,7 +13,7 @@ from flax import struct
 from gymnasium_probes import Walk
 from probes import MatchSign
 
-from jaxagents import PPO
+from jaxagents import A2C, PPO, a2c
 from jaxagents.envs import Gymnasium
 from jaxagents.ppo import AgentConfig, HyperParameters
 
@@ -94,6 +94,7 @@ def test_a_second_lesson_loses_nothing_and_is_of_the_critic_as_it_is_by_then():
     np.testing.assert_array_equal(twice["first_actor_loss"], once["actor_loss"])
 
 
+@pytest.mark.slow  # an example of the guide
 def test_an_auxiliary_phase_follows_every_few_updates():
     agent = make("PPG")
     runner = agent.start(KEY, HyperParameters(env_params={"share": 0.0}))
@@ -108,8 +109,17 @@ def test_an_auxiliary_phase_follows_every_few_updates():
     assert runner.actor_training.step == runner.critic_training.step == expected
 
 
-def test_updates_of_the_guide_are_made_on_the_host():
-    agent = examples()["PPG"](Gymnasium(SpoiltWalk), None, CONFIG, False)
+class Reporting(A2C):
+    """Reports a number of its own."""
+
+    def _learn(self, runner, traj, rngs):
+        runner, numbers = super()._learn(runner, traj, rngs)
+        return runner, {**numbers, "mine": jnp.float32(0.5)}
+
+
+def test_updates_of_ones_own_are_made_on_the_host():
+    sizes = {"n_steps": 1, "batch_size": 4, "rollout_length": 8, "stop_if_not_finite": False}
+    agent = Reporting(Gymnasium(SpoiltWalk), None, a2c.AgentConfig(**sizes), False)
     with pytest.warns(UserWarning, match=r"since update 1: rewards of environments \[0, 1, 2, 3\]"):
-        runner, _ = agent.train(KEY, HyperParameters(), n_steps=1, progress=False)
-    assert {"auxiliary_error", "kl", "explained_variance", "actor_loss"} <= runner.info.keys()
+        runner, _ = agent.train(KEY, a2c.HyperParameters(), progress=False)
+    assert {"mine", "explained_variance", "actor_loss"} <= runner.info.keys()

@@ -13,25 +13,12 @@ from flax import linen as nn
 
 from jaxagents import PPO, ops
 from jaxagents.agents import collect
-from jaxagents.agents.targets import steps_at_once
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 KEY = jax.random.key(0)
 
 
 CONFIG = AgentConfig(n_steps=1, rollout_length=5, batch_size=6, minibatch_size=2)
-
-
-@pytest.mark.parametrize(
-    ("largest", "backend", "expected"),
-    [(30, "cpu", 2), (17, "cpu", 2), (7, "cpu", 1), (7, "gpu", 2)],
-)
-def test_values_come_in_parts_of_a_minibatch_or_of_what_fits_into_the_caches_of_a_cpu(
-    monkeypatch, largest, backend, expected
-):
-    monkeypatch.setattr("jaxagents.learners.fit._SAMPLES_OF_A_PART", largest)
-    monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    assert steps_at_once(CONFIG) == expected
 
 
 def make(agent=PPO, config=CONFIG, name="CartPole-v1"):
@@ -76,7 +63,7 @@ def test_actions_are_of_noise_drawn_ahead_or_of_keys_where_it_would_be_much(
     runner = started(agent)
     _, traj, _ = jax.jit(agent._collect)(runner)
     actor, shape = runner.actor_training, (CONFIG.rollout_length, CONFIG.batch_size)
-    of_rollout = collect.keys_of_update(CONFIG, runner.rng).rollout
+    of_rollout = collect.keys_of_update(CONFIG, runner.rng)[1]
     key = jax.random.split(of_rollout, 1 + 2 * math.prod(shape))[0]
 
     def expected(drawn, obs):
@@ -97,13 +84,6 @@ class FirstOfCategorical(ops.Categorical):
         return jnp.zeros((), int)
 
 
-class FirstAction(PPO):
-    """Draws actions by a hook."""
-
-    def _sample_actions(self, rng, training, obs):
-        return jnp.zeros((), int)
-
-
 class FirstActionOfAnAttribute(PPO):
     """Draws actions by a hook that its constructor sets."""
 
@@ -119,10 +99,10 @@ class ByCategorical(PPO):
         return FirstOfCategorical(training.apply_fn(params, obs))
 
 
-@pytest.mark.parametrize("agent_type", [FirstAction, FirstActionOfAnAttribute, ByCategorical])
-def test_policies_draw_in_their_own_way(agent_type):
-    _, traj, _ = jax.jit(make(agent_type)._collect)(started(make()))
-    assert (np.asarray(traj.action) == 0).all()
+def test_policies_draw_in_their_own_way():
+    agents = [make(kind) for kind in (FirstActionOfAnAttribute, ByCategorical)]
+    drawn = jax.jit(lambda runner: [agent._collect(runner)[1].action for agent in agents])
+    np.testing.assert_array_equal(drawn(started(make())), np.zeros((2, 5, 6)))
 
 
 def halved_on_a_plateau(learning_rate):
@@ -133,11 +113,9 @@ def halved_on_a_plateau(learning_rate):
 class Reporting(PPO):
     """Reports a number of its own, and has a constant loss."""
 
-    entry = 0.5
-
     def _learn(self, runner, traj, rngs):
         runner, numbers = super()._learn(runner, traj, rngs)
-        return runner, {**numbers, "mine": self.entry}
+        return runner, {**numbers, "mine": 0.5}
 
     def _critic_loss(self, training, obs, targets, hyperparams):
         return 3.0 + 0.0 * super()._critic_loss(training, obs, targets, hyperparams)
@@ -150,8 +128,8 @@ SIZES = {"n_steps": 1, "rollout_length": 8, "actor_epochs": 1, "critic_epochs": 
 def trained():
     """A training in one environment, of more minibatches than that and half precision."""
     actor, critic = (nn.Dense(n, param_dtype=jnp.bfloat16) for n in (2, 1))
-    networks = {"actor_network": actor, "critic_network": critic}
     sizes = {**SIZES, "batch_size": 1, "minibatches_per_epoch": 4}
+    networks = {"actor_network": actor, "critic_network": critic}
     config = AgentConfig(optimizer=halved_on_a_plateau, **sizes, **networks)
     return make(Reporting, config).train(KEY, HyperParameters(), progress=False)
 
@@ -174,70 +152,11 @@ def n_gradient_steps(training):
     return max(counts)
 
 
-@pytest.mark.parametrize(
-    ("output", "error", "message"),
-    [
-        (lambda value: value, TypeError, "must return two arrays"),
-        (
-            lambda value: (0.0, 0.0),
-            ValueError,
-            r"arrays of shape \(6,\), .* got shapes \[\(\), \(\)",
-        ),
-    ],
-)
-def test_hooks_of_trajectories_return_two_arrays(output, error, message):
-    class Own(PPO):
-        def _trajectory_advantages(self, advantage, traj):
-            return output(advantage)
-
-    with pytest.raises(error, match=rf"Own._trajectory_advantages .*{message}"):
-        updated(make(Own))
-
-
 def test_updates_report_what_learning_gives(trained):
-    class Several(Reporting):
-        entry = jnp.zeros(4)
-
     assert np.isnan(started(make()).actor_loss)
     runner, metrics = trained
     assert runner.info["mine"] == metrics["mine"][-1] == 0.5
     assert {"explained_variance", "kl", "actor_loss"} <= runner.info.keys()
-    message = r"Several: .* one number each, got the shapes \{'mine': \(4,\)\}"
-    with pytest.raises(ValueError, match=message):
-        updated(make(Several))
-
-
-def test_updates_that_return_something_else_are_named():
-    class Silent(PPO):
-        def _learn(self, runner, traj, rngs):
-            super()._learn(runner, traj, rngs)
-
-    class Former(PPO):
-        def _learn(self, runner, traj, rngs):
-            return super()._learn(runner, traj, rngs)[0]
-
-    class Nothing(PPO):
-        def _training_step(self, runner):
-            super()._training_step(runner)
-
-    with pytest.raises(TypeError, match=r"Silent\._learn must return the runner .* a NoneType"):
-        make(Silent).train(KEY, HyperParameters(), progress=False)
-    with pytest.raises(TypeError, match=r"Former\._learn must return the runner .* a Runner"):
-        updated(make(Former))
-    with pytest.raises(TypeError, match=r"Nothing\._training_step.* must return .* NoneType"):
-        updated(make(Nothing))
-
-
-def test_hooks_of_trajectories_may_give_flags_and_counts():
-    class Flags(PPO):
-        def _trajectory_advantages(self, advantage, traj):
-            positive = traj.reward > 0.0
-            return positive, positive.astype(int)
-
-    agent = make(Flags)
-    runner = jax.eval_shape(agent.program.start, KEY, HyperParameters())
-    _, traj = jax.eval_shape(with_targets(agent), runner)
-    assert {traj.advantage.dtype, traj.target.dtype} == {jnp.dtype(jnp.float32)}
 
 
 class Averaged(PPO):
@@ -286,14 +205,6 @@ def test_losses_see_the_variables_of_a_subclass(trunk):
         make(Careless, config)
 
 
-class InHalfPrecision(nn.Module):
-    n_outputs: int
-
-    @nn.compact
-    def __call__(self, obs):
-        return nn.Dense(self.n_outputs, dtype=jnp.bfloat16)(obs)
-
-
 def test_networks_may_have_parameters_in_half_precision(trained):
     runner, metrics = trained
     for name in ("actor", "critic"):
@@ -303,8 +214,8 @@ def test_networks_may_have_parameters_in_half_precision(trained):
 
 
 def test_networks_may_compute_in_half_precision():
-    networks = {"actor_network": InHalfPrecision(2), "critic_network": InHalfPrecision(1)}
-    agent = make(config=CONFIG.replace(**networks))
+    actor, critic = (nn.Dense(n, dtype=jnp.bfloat16) for n in (2, 1))
+    agent = make(config=CONFIG.replace(actor_network=actor, critic_network=critic))
     runner = jax.eval_shape(agent.program.start, KEY, HyperParameters())
     _, traj = jax.eval_shape(with_targets(agent), runner)
     assert {traj.value.dtype, traj.next_value.dtype, traj.target.dtype} == {jnp.dtype("float32")}
@@ -322,4 +233,3 @@ def test_a_runner_of_another_agent_goes_on_in_the_networks_of_this_one():
     runner, _ = other.train(None, None, started(make()), progress=False)
     own = jax.eval_shape(other.program.start, KEY, HyperParameters())
     assert jax.tree.structure(runner.replace(info={})) == jax.tree.structure(own)
-    assert runner.update_step == 1

@@ -1,6 +1,7 @@
-"""Actors that have left the game weigh nothing."""
+"""On-policy agents that normalise what they observe and learn, and actors that have left the game."""
 
 import functools
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +13,8 @@ from probes import Probe
 from registry import AGENTS
 
 from jaxagents import IPPO, PPO, check_env, ops
-from jaxagents.agents.fits import fits_of
-from jaxagents.agents.transitions import playing
+from jaxagents.agents.actor_and_critic import fits_of
+from jaxagents.agents.collect import playing
 from jaxagents.learners.fit import gradients
 from jaxagents.networks import CategoricalActor, PerActor, StateCritic
 from jaxagents.ppo import AgentConfig
@@ -62,52 +63,142 @@ class Leaving(Probe):
         return jnp.where(jnp.stack([True, state.time < 2]), own + 0.5 * state.time, 3.0)
 
 
+class Clipped(IPPO):
+    """Reports how far values are from those of the rollout."""
+
+    def _critic_loss_input(self, runner, traj):
+        return traj.obs, (traj.target, traj.value)
+
+    def _critic_loss(self, training, obs, targets, hyperparams):
+        targets, before = targets
+        values = self._values(training, obs)
+        return (values - targets) ** 2, {"moved": jnp.abs(values - before)}
+
+
 @functools.cache
 def make():
     """An agent that two devices may share, whose programs are kept."""
     sizes = {"batch_size": 16, "rollout_length": 6, "minibatch_size": 4, "n_groups": 2}
     config = AgentConfig(**sizes, **SWITCHES, **NETWORKS)
-    return IPPO(Leaving(), None, config, False)
+    return Clipped(Leaving(), None, config, False)
+
+
+def start(left=0.0, **fields):
+    return make().start(KEY, CASE.hyperparams(env_params={"left": left}, **fields))
 
 
 def flat(inputs):
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), inputs)
 
 
+class Rollout(NamedTuple):
+    """A rollout as it is played and as it is learnt from.
+
+    Attributes:
+        runner: The runner after it.
+        played: With the rewards of the environment.
+        traj: With scaled rewards, and with values and targets.
+        outputs: Of the critic.
+        samples: Of a minibatch of all, for each network.
+    """
+
+    runner: Any
+    played: Any
+    traj: Any
+    outputs: Any
+    samples: Any
+
+
+@jax.jit
+def rollout(runner):
+    agent = make()
+    after, played, _ = agent._collect(runner)
+    after, traj = agent._with_targets(*agent._with_rewards(after, played))
+    outputs = jax.vmap(jax.vmap(runner.critic_training))(played.obs)
+    samples = [fit.prepare(True, *flat(fit.inputs)) for fit in fits_of(agent, after, traj)]
+    return Rollout(after, played, traj, outputs, samples)
+
+
 @functools.cache
 def first_rollout():
-    """The runner after a first rollout, what is learnt from it, and samples of a minibatch of all."""
-    agent = make()
-
-    def collected(key):
-        runner, traj, _ = agent._collect(agent.program.start(key, CASE.hyperparams()))
-        runner, traj = agent._with_targets(*agent._with_rewards(runner, traj))
-        samples = [fit.prepare(*flat(fit.inputs)) for fit in fits_of(agent, runner, traj)]
-        return runner, traj, samples
-
-    return jax.jit(collected)(KEY)
+    return rollout(start())
 
 
 def minibatch():
     """How the networks are fitted to a first rollout, and the samples of a minibatch of all."""
-    runner, traj, samples = first_rollout()
-    return list(fits_of(make(), runner, traj)), samples
+    first = first_rollout()
+    return list(fits_of(make(), first.runner, first.traj)), first.samples
 
 
-def gradients_of(fits, samples, n_parts):
-    """The gradients and the reports of each network, of a minibatch in parts."""
+def test_statistics_rewards_values_and_targets_are_those_of_actors_that_play():
+    """Rewards are in units of the deviation of returns, and what critics learn in units of targets."""
+    runner, carried = start(), np.zeros((16, 2))
+    plays, seen, returns, targets = [], [], [], []
+    for _ in range(3):
+        played, traj, outputs, (_, of_critic) = jax.tree.map(np.asarray, rollout(runner)[1:])
+        over = (played.terminated | played.truncated)[..., None]
+        for reward, ended in zip(played.reward, over, strict=True):
+            returns.append(carried + reward)
+            carried = runner.hyperparams.gamma * np.where(ended, 0.0, returns[-1])
+        before = jax.tree.map(np.asarray, runner.targets)
+        values = outputs * np.sqrt(before.variance) + before.mean
+        plays.append(played.obs["actor_mask"])
+        np.testing.assert_allclose(traj.value, plays[-1] * values, rtol=1e-4, atol=1e-4)
+        seen.append(played.obs["observation"])
+        targets.append(traj.target.astype(float))
+        runner = make().advance(runner, 1)
+        for i in range(2):
+            counts = np.concatenate(plays)[..., i]
+            deviation = np.stack(returns)[counts, i].std()
+            rewards = np.clip(played.reward[..., i] / deviation, -10.0, 10.0)
+            np.testing.assert_allclose(traj.reward[..., i], rewards, rtol=1e-3)
+            expected = np.concatenate(targets)[counts, i]
+            found = jax.tree.map(lambda x, i=i: x[i], runner.targets)
+            assert_moments(found, expected)
+            units = (targets[-1][..., i].ravel() - expected.mean()) / expected.std()
+            np.testing.assert_allclose(of_critic[1][0][:, i], units, rtol=1e-3, atol=1e-4)
+            for network in (runner.actor_training, runner.critic_training):
+                *_, found = network.extra_variables["observed"]["statistics"]["moments"]
+                found = jax.tree.map(lambda x, i=i: x[i], found)
+                assert_moments(found, np.concatenate(seen)[counts, i].astype(float))
 
-    def compute(samples):
-        return gradients(fits, [fit.training for fit in fits], samples, n_parts, n_devices=1)
 
-    return jax.jit(compute)(samples)
+def assert_moments(moments, samples):
+    np.testing.assert_allclose(moments.mean, samples.mean(0), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(moments.variance, samples.var(0), rtol=1e-3, atol=1e-6)
+    assert moments.count == len(samples)
+
+
+def test_the_first_ratio_of_an_update_is_1():
+    """It would not be if statistics were updated before the update."""
+    first = rollout(make().advance(start(), 2))
+
+    @jax.jit
+    def kl(first, observes_before):
+        actor = first.runner.actor_training
+        given = jax.tree.map(
+            lambda x, y: jnp.where(observes_before, x, y), actor.observe(first.played.obs), actor
+        )
+        fit, _ = fits_of(make(), first.runner.replace(actor_training=given), first.traj)
+        return fit.loss_fn(given, *first.samples[0])[1]["kl"].mean()
+
+    assert abs(kl(first, False)) < 1e-9
+    assert kl(first, True) > 1e-6
+
+
+def test_old_values_are_those_that_the_critic_gave():
+    runner = start(learning_rate=0.0)
+    for _ in range(2):
+        runner = make().advance(runner, 1)
+        np.testing.assert_allclose(runner.info["moved"], 0.0, atol=1e-4)
 
 
 def test_gradients_and_reports_are_those_of_the_samples_that_count():
+    """Also where minibatches come in parts, in which not as many count."""
     agent = make()
     fits, samples = minibatch()
     trainings = [fit.training for fit in fits]
-    found = gradients_of(fits, samples, n_parts=1)
+    found = jax.jit(lambda samples: gradients(fits, trainings, samples, 4, n_devices=1))(samples)
     hooks = agent._actor_loss, agent._critic_loss
     counts = np.asarray(playing(samples[0][0])) > 0
     assert 0.5 < counts.mean() < 1.0
@@ -124,12 +215,6 @@ def test_gradients_and_reports_are_those_of_the_samples_that_count():
         trees.assert_close(info, {**reports, "loss": expected})
 
 
-def test_parts_of_minibatches_give_the_same_gradients():
-    fits, samples = minibatch()
-    whole, parts = (gradients_of(fits, samples, n_parts) for n_parts in (1, 4))
-    trees.assert_close(whole, parts)
-
-
 def test_advantages_are_standardised_over_those_that_count():
     _, (of_actor, _) = minibatch()
     counts, advantage = np.asarray(playing(of_actor[0])) > 0, np.asarray(of_actor[3])
@@ -140,11 +225,7 @@ def test_advantages_are_standardised_over_those_that_count():
 
 
 def test_nothing_learns_from_what_actors_see_after_they_have_left():
-    agent = make()
-    one, other = (
-        agent.advance(agent.start(KEY, CASE.hyperparams(env_params={"left": left})), 3)
-        for left in (0.0, 7.0)
-    )
+    one, other = (make().advance(start(left), 3) for left in (0.0, 7.0))
     seen, other_seen = (np.asarray(runner.obs["observation"]) for runner in (one, other))
     assert (seen != other_seen).any()
     for name in ("actor_training", "critic_training", "returns", "targets", "info"):
@@ -153,7 +234,7 @@ def test_nothing_learns_from_what_actors_see_after_they_have_left():
 
 
 def test_rewards_after_an_actor_has_left_count_for_what_it_did_before():
-    runner, traj, _ = first_rollout()
+    runner, traj = first_rollout().runner, first_rollout().traj
     explained = ops.explained_variance(traj.value, traj.target, playing(traj.obs))
     traj = jax.tree.map(np.asarray, traj)
     lam, reward, value = np.asarray(runner.hyperparams.gae_lambda), traj.reward, traj.value
@@ -169,22 +250,8 @@ def test_rewards_after_an_actor_has_left_count_for_what_it_did_before():
     np.testing.assert_allclose(explained[1], 1 - (gained - left).var() / gained.var(), rtol=1e-3)
 
 
-def test_statistics_are_those_of_actors_that_play():
-    agent = make()
-    _, traj, _ = first_rollout()
-    after = agent.advance(agent.start(KEY, CASE.hyperparams(env_params={"left": 0.0})), 1)
-    seen = np.asarray(traj.obs["observation"])
-    counts = np.asarray(traj.obs["actor_mask"])
-    *_, found = after.critic_training.extra_variables["observed"]["statistics"]["moments"]
-    for actor in range(2):
-        counted = seen[:, :, actor][counts[:, :, actor]]
-        np.testing.assert_allclose(found.mean[actor], counted.mean(0), atol=1e-6)
-        np.testing.assert_allclose(found.variance[actor], counted.var(0), rtol=1e-4, atol=1e-6)
-        assert found.count[actor] == len(counted)
-
-
 def test_devices_share_the_weights():
-    runner = make().start(KEY, CASE.hyperparams(env_params={"left": 0.0}))
+    runner = start()
     alone, shared = (
         make().train(None, None, runner, n_steps=1, progress=False, mesh=mesh)[0]
         for mesh in (None, make_mesh(2))

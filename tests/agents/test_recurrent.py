@@ -8,11 +8,11 @@ import trees
 from flax import linen as nn
 from probes import Allowed, Recall
 
-from jaxagents import IPPO, MAPPO, PPO, PPOBase, load_policy
-from jaxagents.agents.transitions import Transition, elements
+from jaxagents import IPPO, MAPPO, PPO, PPOBase
+from jaxagents.agents.collect import Transition, by_environment
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import CategoricalActor, StateCritic, WithMemory
-from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
+from jaxagents.ppo import HyperParameters, OptimizerParams
 from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
@@ -90,50 +90,14 @@ def test_interrupted_and_restored_is_uninterrupted_on_any_number_of_devices(lear
         trees.assert_equal(whole, resumed)
 
 
-def test_acts_with_its_memory_outside_of_training(learnt):
-    agent = learnt[0]
-    rng, obs, envstate = agent.env_reset(jax.random.key(5))
-    carry = agent.initial_carry(agent.actor_training)
-    rewards = []
-    for _ in range(3):
-        carry, action = agent.act(agent.actor_training, carry, obs)
-        rng, obs, envstate, reward, _, _ = agent.env_step(rng, envstate, action)
-        rewards.append(float(reward))
-    assert rewards[:2] == [0.0, 0.0]
-    assert is_right(rewards[2])
-
-
-def test_refuses_what_knows_nothing_of_the_memory():
-    class ByHooks(PPO):
-        def _sample_actions(self, rng, training, obs):
-            return jnp.zeros((), int)
-
-    class WithoutDistribution(PPOBase):
-        pass
-
+def test_refuses_what_knows_nothing_of_the_memory(learnt):
     own = {"actor_network": WithMemory(FORGETFUL), "critic_network": StateCritic()}
-    config = AgentConfig(**own)
-    with pytest.raises(TypeError, match="which _sample_actions would know nothing of"):
-        ByHooks(Recall(), None, config)
     with pytest.raises(TypeError, match=r"with a memory, _distribution_of\(output\)"):
-        WithoutDistribution(Recall(), None, config)
+        make(agent=type("WithoutDistribution", (PPOBase,), {}), **own)
     with pytest.raises(ValueError, match="n_groups must divide the 1 environments of a minibatch"):
         make(batch_size=4, minibatch_size=1, n_groups=2, **own)
-    with pytest.raises(ValueError, match=r"memory must be None or one of \('gru', .* got 'GRU'"):
-        AgentConfig(memory="GRU")
-    with pytest.raises(ValueError, match="actor_network and critic_network are both given"):
-        make(memory="gru", **own)
-
-    class OwnDefault(PPO):
-        def _critic_network(self):
-            return StateCritic()
-
-    with pytest.raises(TypeError, match="_critic_network makes a network without a memory"):
-        make(agent=OwnDefault, **MEMORY)
-    agent = make(**own)
-    actor = jax.eval_shape(agent.program.start, KEY, hyperparams()).actor_training
     with pytest.raises(TypeError, match="has a memory: call act"):
-        agent.policy(actor, jnp.zeros(2))
+        learnt[0].policy(learnt[0].actor_training, jnp.zeros(2))
 
 
 def test_values_pass_through_the_memory_and_over_ends_of_episodes():
@@ -151,7 +115,7 @@ def test_values_pass_through_the_memory_and_over_ends_of_episodes():
     traj = Transition(obs, None, None, None, reward, next_obs, terminated, truncated)
     sizes = {"rollout_length": 7, "batch_size": 3, "minibatch_size": 3}
     agent = make(actor_network=FORGETFUL, critic_network=network, **sizes)
-    runner = jax.jit(agent.program.start)(KEY, hyperparams())
+    runner = trees.zeros(agent.program.start, KEY, hyperparams())
     runner = runner.replace(critic_training=training, critic_carry=carry)
     step = jax.jit(lambda memory, obs: training(memory, obs))
     with_targets = jax.jit(agent._with_targets)
@@ -173,7 +137,7 @@ def test_values_pass_through_the_memory_and_over_ends_of_episodes():
     @jax.jit
     def values(judged):
         inputs = agent._critic_loss_input(runner, judged)
-        sequences = jax.tree.map(lambda x: x[0], elements(inputs))
+        sequences = jax.tree.map(lambda x: x[0], by_environment(inputs))
         return agent._values(training, sequences[0])
 
     trees.assert_close(values(judged), judged.value.T.reshape(-1))
@@ -189,20 +153,3 @@ def test_default_networks_of_several_actors_may_have_a_memory(agent, of_critic):
     assert runner.carry.shape == (16, 2, 8)
     assert runner.critic_carry.shape == of_critic
     jax.eval_shape(program.advance, runner, 1)
-
-
-def test_a_policy_with_a_memory_is_masked_and_so_is_its_file(tmp_path):
-    agent = make(Allowed, **MEMORY)
-    runner = jax.jit(agent.program.start)(KEY, hyperparams())
-    agent.collect_training(runner, {})
-    agent.export_policy(tmp_path / "policy.safetensors")
-    policy = load_policy(tmp_path / "policy.safetensors")
-    mask = jnp.array([True, False, True, False])
-    obs = {"observation": jnp.array([-1.0, 0.0]), "action_mask": mask}
-    carry = agent.initial_carry(agent.actor_training)
-    for seed in range(8):
-        key = jax.random.key(seed)
-        _, expected = agent.act(agent.actor_training, carry, obs, key)
-        _, action = policy.act(policy.initial_carry(), obs, key)
-        assert action == expected
-        assert action in (0, 2)

@@ -25,7 +25,7 @@ from jaxagents.checkpoints.disk import lock
 from jaxagents.checkpoints.leaves import check_leaves, leaves_of, pack
 from jaxagents.checkpoints.records import AgentStore, saved_steps
 from jaxagents.checkpoints.writer import Writer
-from jaxagents.core.schedules import CosineSchedule, LinearSchedule
+from jaxagents.core.hyperparameters import CosineSchedule, LinearSchedule
 from jaxagents.networks import CategoricalActor, StateCritic
 from jaxagents.ppo import OptimizerParams
 

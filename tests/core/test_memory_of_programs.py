@@ -9,10 +9,10 @@ SCRIPT = """
 import gc, pathlib
 import gymnax, jax
 from jaxagents import PPO, ppo
-from jaxagents.core import shared_programs
+from jaxagents.core import compilation
 
 gc.disable()
-shared_programs._among_the_last_used = lambda programs: None
+compilation._last_used = id
 for length in (2, 3, 4):
     config = ppo.AgentConfig(batch_size=4, rollout_length=length, n_steps=1, n_evals=2)
     agent = PPO(*gymnax.make("CartPole-v1"), config)

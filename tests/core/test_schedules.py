@@ -1,5 +1,3 @@
-import itertools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -113,7 +111,6 @@ class Constant(Schedule):
         (LinearSchedule(2.0, 0.5, 10), r"gamma\.initial must lie in \[0, 1\], got 2"),
         (Constant(-1.0), r"gamma\.value must lie in \[0, 1\], got -1"),
         (LinearSchedule(0.5, 1.0, 0), r"gamma\.n_steps must lie in \[1, inf\), got 0"),
-        (LinearSchedule("a", 1.0, 1), r"gamma\.initial must be a number"),
         (ExponentialSchedule(0.5, 0.0, 9), r"gamma\.final of an ExponentialSchedule must lie"),
         (PiecewiseSchedule((0.5, 2.0), (0, 1)), r"gamma\.values\[1\] must lie in \[0, 1\], got 2"),
         (PiecewiseSchedule((0.5, 0.6), (3, 3)), r"gamma\.steps must rise, got \(3, 3\)"),
@@ -129,15 +126,17 @@ def test_schedules_out_of_range_are_refused(schedule, message):
 
 
 def test_some_hyperparameters_are_constant():
-    for given in (
-        c51.HyperParameters(v_min=LinearSchedule(-1.0, -2.0, 10)),
-        sac.HyperParameters(initial_temperature=LinearSchedule(1.0, 0.1, 10)),
-    ):
-        with pytest.raises(ValueError, match="stays the same throughout a training"):
-            given.check_ranges()
     weight = LinearSchedule(1.0, 0.1, 10)
-    with pytest.raises(ValueError, match="is learned with a target_action_gap"):
-        cql.HyperParameters(conservative_weight=weight, target_action_gap=1.0).check_ranges()
+    for given, message in (
+        (c51.HyperParameters(v_min=weight), "stays the same throughout a training"),
+        (sac.HyperParameters(initial_temperature=weight), "stays the same throughout a training"),
+        (
+            cql.HyperParameters(conservative_weight=weight, target_action_gap=1.0),
+            "is learned with a target_action_gap",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            given.check_ranges()
 
 
 def test_sets_differ_by_the_kinds_of_their_schedules():
@@ -152,17 +151,14 @@ def test_sets_differ_by_the_kinds_of_their_schedules():
 def test_one_training_takes_single_numbers():
     several = LinearSchedule(np.ones(3), 0.5, 10)
     with pytest.raises(ValueError, match=r"gamma\.initial is an array of shape \(3,\)"):
-        ppo.HyperParameters(gamma=several).check_single()
+        ppo.HyperParameters(gamma=several).check_ranges(single=True)
 
 
 def test_programs_tell_schedules_of_the_same_numbers_apart():
-    """By structures that JAX holds to be equal, it would call the program of the wrong one at times."""
-
     class Halved(LinearSchedule):
         pass
 
-    numbers = [kind(0.5, 0.25, 8) for kind in (LinearSchedule, CosineSchedule, Halved)]
-    structures = [jax.tree.structure(schedule) for schedule in numbers]
-    assert len(set(structures)) == 3
-    assert not any(one == other for one, other in itertools.combinations(structures, 2))
-    assert structures[0] == jax.tree.structure(LinearSchedule(1.0, 2.0, 3).replace(final=4.0))
+    kinds = LinearSchedule, CosineSchedule, Halved
+    structures = {jax.tree.structure(kind(0.5, 0.25, 8)) for kind in kinds}
+    assert len(structures) == 3
+    assert jax.tree.structure(LinearSchedule(1.0, 2.0, 3).replace(final=4.0)) in structures

@@ -86,7 +86,9 @@ def test_seeds_decide_the_samples_of_a_buffer_and_of_its_dataset():
         trees.assert_equal(filled(5, seed=1).to_dataset(seed).sample(20), expected)
 
 
-def test_refuses_to_sample_when_empty():
+def test_refuses_to_be_of_size_0_or_to_sample_when_empty():
+    with pytest.raises(ValueError, match="size must be positive, got 0"):
+        empty(size=0)
     for draw in (lambda: empty().sample(1), lambda: empty().sample_many(1, 1)):
         with pytest.raises(ValueError, match="nothing to sample"):
             draw()
@@ -97,14 +99,9 @@ def test_starts_from_a_dataset():
     assert_holds(buffer, range(4))
     buffer.add_transition(transition(4))
     assert_holds(buffer, range(5))
-    view = Dataset(
-        {
-            "rewards": np.ones(4, np.float32),
-            "next_observations": np.arange(4),
-            "masks": np.ones(4, np.float32),
-            "ends": np.zeros(4, bool),
-        }
-    ).n_step(2, 0.5)
+    ones, numbers = np.ones(4, np.float32), np.arange(4)
+    steps = {"rewards": ones, "next_observations": numbers, "masks": ones, "ends": numbers > 4}
+    view = Dataset(steps).n_step(2, 0.5)
     buffer = ReplayBuffer.create_from_initial_dataset(view, CAPACITY)
     trees.assert_equal({**buffer.to_dataset()}, {**view})
     no_rows = Dataset(transitions(range(4))).get_subset([])
@@ -137,11 +134,9 @@ def test_its_own_memory_may_be_added_to_it():
     [
         (
             {"actions": np.zeros((3, 1), np.int32)},
-            r"'actions' has shape \(3, 1\), but the buffer holds \(\)",
+            r"'actions' has shape \(3, 1\), but .* holds \(\)",
         ),
         ({"observations": {"image": np.zeros((2, 2), np.uint8)}}, "no 'observations/x'"),
-        ({"observations": np.zeros(2)}, "no 'observations/image'"),
-        ({"observations": None}, "no 'observations/image'"),
         ({"observations": "text"}, "no 'observations/image'"),
         ({"actions": None}, "'actions'"),
         ({"actions": {"y": 1}}, "'actions'"),
@@ -149,38 +144,16 @@ def test_its_own_memory_may_be_added_to_it():
     ],
     ids=str,
 )
-def test_names_what_does_not_fit(wrong, message):
-    buffer = filled(2)
+def test_what_does_not_fit_is_named_and_leaves_no_trace(wrong, message):
+    n = 2 * CAPACITY + 3
+    buffer = filled(n)
     with pytest.raises((ValueError, TypeError), match=message):
         buffer.add_transition(transition(0) | wrong)
     with pytest.raises((ValueError, TypeError)):
         buffer.add_transitions(transitions(range(3)) | wrong)
-    for instead in (None, 1.0, "text"):
-        with pytest.raises(ValueError, match="no 'observations/image'"):
-            buffer.add_transition(instead)
-    assert_holds(buffer, range(2))
-
-
-@pytest.mark.parametrize("make", [ReplayBuffer.create, ReplayBuffer.create_from_initial_dataset])
-def test_refuses_a_size_that_is_no_whole_number(make):
-    with pytest.raises(TypeError, match="size must be a whole number, got '10'"):
-        make(transitions(range(2)), "10")
-    with pytest.raises(ValueError, match="size must be positive, got 0"):
-        make(transitions(range(2)), 0)
-    assert empty(size=np.int64(3)).capacity == 3
-
-
-def test_what_does_not_fit_leaves_no_trace():
-    n = 2 * CAPACITY + 3
-    buffer = filled(n)
-    for wrong in ({"actions": np.zeros(3, np.int32)}, {"actions": 1.5}):
-        with pytest.raises((ValueError, TypeError), match="'actions'"):
-            buffer.add_transition(transition(99) | wrong)
-        with pytest.raises((ValueError, TypeError), match="'actions'"):
-            buffer.add_transitions(
-                transitions(range(99, 101)) | {"actions": np.stack([wrong["actions"]] * 2)}
-            )
-    assert_holds(buffer, range(max(0, n - CAPACITY), n))
+    with pytest.raises(ValueError, match="no 'observations/image'"):
+        buffer.add_transition(None)
+    assert_holds(buffer, range(n - CAPACITY, n))
 
 
 def test_refuses_numbers_that_it_would_have_to_round():
@@ -195,10 +168,7 @@ def test_refuses_numbers_that_it_would_have_to_round():
     np.testing.assert_array_equal(held["real"], [0.5, 1.5, 2.0])
     np.testing.assert_array_equal(held["flag"], [True, True, False])
     for wrong, message in (
-        (
-            {"whole": 1.5},
-            "'whole' has type float64, but the .* int64, .*: make .* float64, or cast",
-        ),
+        ({"whole": 1.5}, "'whole' has type float64, .* int64, .*: make .* float64, or cast"),
         ({"real": 1j}, "'real' has type complex128, but the buffer holds float32"),
         ({"flag": 1}, "'flag' has type int64, but the buffer holds bool"),
     ):

@@ -49,16 +49,8 @@ def test_the_reward_factor_is_that_of_whole_episodes():
     [
         ({"rewards": REWARDS}, KeyError, "normalise_rewards needs 'ends'"),
         ({"rewards": REWARDS, "ends": 0 * ENDS}, ValueError, "the dataset has none"),
-        (
-            {"rewards": np.ones(6), "ends": [0, 0, 1, 0, 0, 1]},
-            ValueError,
-            "only episodes that return 3",
-        ),
-        (
-            {"rewards": np.full(6, np.nan), "ends": ENDS},
-            ValueError,
-            "'rewards' is NaN or infinite in 6 of 6",
-        ),
+        ({"rewards": np.ones(6), "ends": [0, 0, 1, 0, 0, 1]}, ValueError, "episodes that return 3"),
+        ({"rewards": np.full(6, np.nan), "ends": ENDS}, ValueError, "NaN or infinite in 6 of 6"),
         ({"rewards": REWARDS[:, None], "ends": ENDS}, ValueError, r"got shape \(6, 1\)"),
         ({"rewards": REWARDS, "ends": ENDS, "masks": 0 * REWARDS}, ValueError, "Row 0 has a mask"),
     ],
@@ -124,20 +116,11 @@ def test_several_steps_whose_single_ones_are_not_known_are_refused():
 
 
 def test_agents_have_scaled_rewards_on_the_device():
-    rows = {
-        "observations": np.zeros((6, 2), np.float32),
-        "actions": np.zeros((6, 1), np.float32),
-        "rewards": REWARDS,
-        "next_observations": np.zeros((6, 2), np.float32),
-        "masks": np.ones(6, np.float32),
-        "ends": ENDS,
-    }
-    dataset = Dataset(rows)
-    expected = REWARDS[None] * np.float32(3 / 8)
-    np.testing.assert_array_equal(rewards_of_agent(dataset), expected)
+    dataset = four_episodes()
+    expected = dataset["rewards"][None] / 3
+    np.testing.assert_allclose(rewards_of_agent(dataset), expected, rtol=1e-6)
     plain = rewards_of_agent(dataset, normalise_rewards=False)
-    np.testing.assert_array_equal(plain, REWARDS[None])
-    np.testing.assert_array_equal(dataset["rewards"], REWARDS)
+    np.testing.assert_array_equal(plain, dataset["rewards"][None])
 
 
 def ordered(**others):
@@ -176,12 +159,10 @@ def test_a_memory_learns_from_episodes_in_any_order():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda data: data.get_subset(np.arange(16)[::-1]), "'next_observations' of row 1 are not"),
         (lambda data: data.get_subset(np.arange(16) != 3), "of row 2 are not .* in 1 of 15 rows"),
         (lambda data: data.split(0.8)[0], r"'next_observations' of row"),
         (lambda data: data.normalise(["rewards"])[0].split(0.8)[0], "'next_observations' of row"),
         (lambda data: without_successors(data).split(0.8)[0], "left out or moved by split or get_"),
-        (lambda data: without_successors(data).get_subset([0, 2, 3, 4]), "left out or moved"),
     ],
 )
 def test_a_memory_needs_rows_in_order(change, message):

@@ -12,7 +12,7 @@ from flax import linen as nn
 from probes import Box, Discrete, MatchSign, Probe
 from suite_checks import played, trace_updates
 
-from jaxagents import A2C, IPPO, PPO
+from jaxagents import A2C, PPO
 from jaxagents.envs import Episodes, as_environment
 from jaxagents.envs.play import play_episodes
 from jaxagents.ppo import AgentConfig, HyperParameters
@@ -100,7 +100,7 @@ def test_box_actions_are_clipped():
 class TenTimes(nn.Module):
     @nn.compact
     def __call__(self, obs):
-        return 10.0 * obs[0] + 0.0 * self.param("unused", nn.initializers.zeros, ())
+        return 10.0 * obs + 0.0 * self.param("unused", nn.initializers.zeros, (1,))
 
 
 @pytest.mark.parametrize("terminates", [False, True])
@@ -151,7 +151,7 @@ class Countdown:
 
     def reset_env(self, key, params):
         left_key, state_key = jax.random.split(key)
-        left = jax.random.randint(left_key, (), 1, 100)
+        left = (jax.random.bits(left_key) % 99 + 1).astype(jnp.int32)
         return left[None].astype(float), (left, state_key)
 
     def step_env(self, key, state, action, params):
@@ -173,7 +173,7 @@ def step_many(backend):
 
 
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
-@pytest.mark.parametrize("n_over", [0, 1, 19, N_MANY])
+@pytest.mark.parametrize("n_over", [0, 19, N_MANY])
 def test_many_environments_restart_as_each_would_alone(monkeypatch, n_over, backend):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     keys = jax.random.split(jax.random.key(n_over), N_MANY)
@@ -186,17 +186,6 @@ def test_many_environments_restart_as_each_would_alone(monkeypatch, n_over, back
     together = step_many(backend)(split_each(keys), states, actions)
     assert np.asarray(together.terminated).sum() == n_over
     trees.assert_equal(together, step_each(keys, states, actions))
-
-
-def test_many_environments_restart_under_vmap():
-    keys = jax.random.split(KEY, N_MANY)
-    _, states = reset_each(keys)
-    actions, both = np.zeros(N_MANY, np.int32), split_each(keys)
-    twice = jax.tree.map(lambda x: jnp.stack([x, x]), (both, states, actions))
-    together = jax.jit(jax.vmap(EPISODES.step_all))(*twice)
-    alone = step_many(jax.default_backend())(both, states, actions)
-    for i in range(2):
-        trees.assert_equal(jax.tree.map(lambda x, i=i: x[i], together), alone)
 
 
 def test_outcomes_are_those_of_whole_episodes():
@@ -219,14 +208,7 @@ class DictProbe(Probe):
         return {"image": image, "vector": state.sign[None], "count": state.time}
 
 
-@pytest.mark.parametrize(
-    ("agent", "env", "fields"),
-    [
-        (A2C, gymnax.make("FrozenLake-misc"), {}),
-        (IPPO, (DictProbe(2), None), {}),
-        (PPO, (Probe(), None), {"critic_network": nn.Dense(1)}),
-    ],
-)
-def test_learns_from_images_integers_and_pytrees(agent, env, fields):
+@pytest.mark.parametrize("env", [gymnax.make("FrozenLake-misc"), (DictProbe(), None)])
+def test_learns_from_images_integers_and_pytrees(env):
     sizes = {"n_steps": 2, "batch_size": 4, "rollout_length": 4, "max_episode_steps": 20}
-    trace_updates(agent(*env, agent._config_type(**sizes, **fields)))
+    trace_updates(A2C(*env, A2C._config_type(**sizes)))

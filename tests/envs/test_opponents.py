@@ -18,7 +18,7 @@ def chooses_its_number(number, key, obs, allowed):
 def test_each_game_has_one_opponent_and_all_of_them_come():
     episodes = Episodes(Opponents(Pennies(), 4, chooses_its_number), 10)
     keys = jax.random.split(KEY, 40)
-    _, states = jax.vmap(episodes.reset)(keys)
+    _, states = jax.jit(jax.vmap(episodes.reset))(keys)
     first = states.envstate.past
     assert set(np.asarray(first)) == {0, 1, 2, 3}
     pairs, step = jax.random.split(jax.random.key(1), (40, 2)), jax.jit(episodes.step_all)
@@ -34,7 +34,7 @@ def test_each_game_has_one_opponent_and_all_of_them_come():
 
 def test_without_a_choice_they_play_as_in_the_game_that_was_given():
     env = Opponents(Pennies(), 4)
-    _, state = env.reset(KEY)
+    _, state = jax.jit(env.reset)(KEY)
     assert env.step(KEY, state, jnp.int32(0)).reward == 1.0
     others = env.against(lambda *given: jnp.int32(3))
     assert others.step(KEY, state, jnp.int32(0)).reward == -1.0

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import trees
 from gymnasium import spaces
 
 from jaxagents.host import (
@@ -68,16 +69,9 @@ def test_metrics_of_whole_episodes():
     assert metrics["terminated"].all()
     assert not metrics["truncated"].any()
     assert len(set(env.starts)) == 4
-
-
-@pytest.mark.parametrize("wrapper", ["TransformReward", "TransformObservation"])
-def test_returns_of_numbers_that_are_not_finite_are_no_number(wrapper):
-    env, space = Countdown(), (None,) if wrapper == "TransformObservation" else ()
-    wrap = getattr(gymnasium.wrappers, wrapper)
-    metrics = evaluate(half, wrap(env, lambda x: np.inf, *space), 2)
-    assert np.isnan(metrics["returns"]).all()
-    expected = env.starts if space else np.inf
-    np.testing.assert_array_equal(metrics["final_rewards"], expected)
+    for wrap, space in (("TransformReward", ()), ("TransformObservation", (None,))):
+        infinite = getattr(gymnasium.wrappers, wrap)(env, lambda x: np.inf, *space)
+        assert np.isnan(evaluate(half, infinite, 2)["returns"]).all()
 
 
 def test_the_seed_decides_the_episodes():
@@ -97,11 +91,9 @@ def test_the_seed_decides_the_episodes():
 @pytest.mark.parametrize(
     ("space", "output", "kind", "value"),
     [
-        (BOX, jnp.array([0.25, 1.0]), np.float32, [0.25, 1.0]),
+        (BOX, jnp.array([0.25, 9.0]), np.float32, [0.25, 9.0]),
         (BOX, [1, -1], np.float32, [1.0, -1.0]),
-        (BOX, np.array([9.0, 9.0]), np.float32, [9.0, 9.0]),
         (spaces.Discrete(4), jnp.int32(3), int, 3),
-        (spaces.Discrete(4), 3, int, 3),
         (spaces.MultiDiscrete([3, 4]), jnp.array([2, 3]), np.int64, [2, 3]),
     ],
 )
@@ -117,20 +109,15 @@ def test_actions_are_as_the_environment_takes_them(space, output, kind, value):
     ("space", "output", "found"),
     [
         (BOX, np.zeros((1, 2)), r"shape \(1, 2\) and dtype float64"),
-        (BOX, 0.0, r"shape \(\) and dtype float64"),
         (BOX, np.zeros(2, complex), r"shape \(2,\) and dtype complex128"),
         (spaces.Discrete(4), np.float32(1.0), r"shape \(\) and dtype float32"),
     ],
 )
-def test_refuses_actions_that_do_not_fit(space, output, found):
+def test_refuses_actions_that_do_not_fit_and_what_is_no_single_environment(space, output, found):
     with pytest.raises(ValueError, match=rf"one action of {space.__class__.__name__}.*{found}"):
         evaluate(lambda observation: output, Countdown(space), 1)
-
-
-def test_refuses_what_is_no_single_environment():
-    vector = gymnasium.make_vec("CartPole-v1", num_envs=2)
-    for env, name in ((vector, "CartPoleVectorEnv"), ("CartPole-v1", "str")):
-        with pytest.raises(TypeError, match=f"env must be a single Gymnasium .*got {name}"):
+    for env in (gymnasium.make_vec("CartPole-v1", num_envs=2), "CartPole-v1"):
+        with pytest.raises(TypeError, match=f"a single Gymnasium .*got {type(env).__name__}"):
             evaluate(half, env)
     with pytest.raises(ValueError, match="n_episodes must be a positive integer, got 0"):
         evaluate(half, Countdown(), 0)
@@ -146,19 +133,21 @@ def test_trajectories_hold_every_step_and_make_a_dataset():
     np.testing.assert_array_equal(metrics["truncated"], starts >= 4)
     np.testing.assert_array_equal(metrics["terminated"], starts <= 4)
     for trajectory, start in zip(trajectories, starts, strict=True):
-        time = np.arange(min(start, 4))
-        observations, successors = trajectory["observations"], trajectory["next_observations"]
-        np.testing.assert_array_equal(observations["left"][:, 0], start - time)
-        np.testing.assert_array_equal(observations["time"], time)
-        np.testing.assert_array_equal(successors["left"][:, 0], start - time - 1)
-        np.testing.assert_array_equal(successors["time"], time + 1)
-        np.testing.assert_array_equal(trajectory["actions"], np.full((len(time), 2), 0.5))
-        np.testing.assert_array_equal(trajectory["rewards"], time + 1)
-        np.testing.assert_array_equal(trajectory["masks"], time + 1 != start)
-        np.testing.assert_array_equal(trajectory["ends"], time == len(time) - 1)
-        names = "actions", "rewards", "masks", "ends"
-        types = [trajectory[name].dtype for name in names]
-        assert types == [np.float32, np.float32, np.float32, bool]
+        time = np.arange(min(start, 4), dtype=np.float32)
+        expected = {
+            "observations": {"left": (start - time)[:, None], "time": time.astype(int)},
+            "actions": np.full((len(time), 2), 0.5, np.float32),
+            "rewards": time + 1,
+            "next_observations": {
+                "left": (start - time - 1)[:, None],
+                "time": time.astype(int) + 1,
+            },
+            "masks": np.float32(time + 1 != start),
+            "ends": time == len(time) - 1,
+        }
+        trees.assert_equal(trajectory, expected)
+        numbers = "actions", "rewards", "masks", "ends"
+        assert [trajectory[x].dtype for x in numbers] == [expected[x].dtype for x in numbers]
     dataset = concatenate_trajectories(trajectories, seed=3)
     ends = metrics["lengths"].cumsum()
     np.testing.assert_array_equal(np.flatnonzero(dataset["ends"]) + 1, ends)

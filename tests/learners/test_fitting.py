@@ -10,7 +10,7 @@ import trees
 from flax import linen as nn
 
 from jaxagents.learners import fit as fitting
-from jaxagents.learners.fit import Fit, MinibatchShapes, fit
+from jaxagents.learners.fit import Fit, fit
 from jaxagents.learners.train_state import TrainState
 
 KEY = jax.random.key(0)
@@ -70,7 +70,7 @@ def test_every_epoch_mixes_all_samples_anew():
     assert len({tuple(epoch) for epoch in epochs}) == 3
 
 
-def standardised(obs, targets):
+def standardised(of_samples, obs, targets):
     return obs, targets - targets.mean()
 
 
@@ -110,16 +110,3 @@ def test_other_losses_are_given_whole_minibatches(monkeypatch):
     fitted(network(1, 2)._replace(loss_fn=loss), of_samples)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     fitted(of_samples)
-
-
-@pytest.mark.parametrize(
-    ("size", "largest", "expected"),
-    [(8, 8, 1), (8, 4, 2), (9, 4, 3), (14, 4, 7), (7, 4, 1), (15, 4, 5), (32_768, 4096, 8)],
-)
-def test_parts_are_equal_and_not_much_smaller_than_they_may_be(
-    monkeypatch, size, largest, expected
-):
-    """Of 7 samples, only parts of one would be equal."""
-    monkeypatch.setattr(fitting, "_SAMPLES_OF_A_PART", largest)
-    minibatch = MinibatchShapes((OBS[:1].repeat(size, 0),), jnp.zeros(size), {})
-    assert fitting._n_parts([network(1, 1)._replace(example=minibatch)], 1) == expected

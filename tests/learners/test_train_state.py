@@ -190,15 +190,6 @@ def test_optimizers_are_told_the_loss():
     assert state.apply_gradients(grads=GRADS, value=2.0).opt_state[1].best_value == 2.0
 
 
-def test_the_loss_reaches_an_optimizer_within_several_steps():
-    plateau = optax.chain(optax.sgd(0.1), optax.contrib.reduce_on_plateau())
-    tx = optax.MultiSteps(plateau, 2).gradient_transformation()
-    state = TrainState.create(nn.Dense(1), PARAMS, tx)
-    for _ in range(2):
-        state = state.apply_gradients(grads=GRADS, value=2.0)
-    assert state.opt_state.inner_opt_state[1].best_value == 2.0
-
-
 def test_parameters_are_no_further_variables():
     with pytest.raises(ValueError, match="a collection 'params'"):
         TrainState.create(nn.Dense(1), PARAMS, extra_variables={"params": PARAMS})
@@ -270,15 +261,6 @@ def test_duplicates_train_as_the_original_by_the_same_programs(duplicate):
     expected, n_programs = step(state), step._cache_size()
     trees.assert_equal(step(other), expected)
     assert step._cache_size() == n_programs
-
-
-def test_a_deep_copy_shares_no_arrays():
-    state = trained()
-    leaves = [copy.copy(state), copy.deepcopy(state), pickled(state)]
-    shared, *separate = ([id(x) for x in jax.tree.leaves(tree)] for tree in leaves)
-    own = [id(x) for x in jax.tree.leaves(state)]
-    assert shared == own
-    assert all(not set(own) & set(ids) for ids in separate)
 
 
 @pytest.mark.parametrize("duplicate", [pickled, copy.deepcopy])

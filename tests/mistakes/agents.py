@@ -139,7 +139,7 @@ MISTAKES = {
         ppo_with(
             _actor_loss=lambda self, training, obs, actions, log_prob_old, advantage, hyperparams: (
                 advantage,
-                {"error": advantage},
+                {"error": advantage, "kl": advantage},
             ),
             _critic_loss=lambda self, training, obs, targets, hyperparams: (
                 targets,

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from probes import MatchSign, Target
+from trees import zeros
 
 from jaxagents import BC, DQN, PPO, SAC, BCLearner, DQNLearner, SACLearner, bc, dqn, ppo, sac
 from jaxagents.data import Dataset
@@ -75,17 +76,6 @@ def with_one(value, n_rows=32, row=3):
     numbers = np.zeros(n_rows, np.float32)
     numbers[row] = value
     return numbers
-
-
-def zeros(function):
-    """Zeros like the result of a function, which is only traced."""
-
-    def zero(leaf):
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return jax.random.split(jax.random.key(0), leaf.shape)
-        return jnp.zeros(leaf.shape, leaf.dtype)
-
-    return jax.tree.map(zero, jax.eval_shape(function))
 
 
 @functools.cache

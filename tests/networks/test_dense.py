@@ -89,9 +89,8 @@ def test_computes_what_the_layer_of_flax_does(name):
         trees.assert_close(case(Dense(WIDE)), found)  # eager
 
 
-@pytest.mark.parametrize("shape", [(20, 3), (4, 5, 3)])
-def test_gradients_of_few_columns(shape):
-    x = np.sin(np.arange(60.0, dtype=np.float32)).reshape(shape)
+def test_gradients_of_few_columns():
+    x = np.sin(np.arange(60.0, dtype=np.float32)).reshape(4, 5, 3)
 
     def every(layer):
         each = jax.vmap(jax.grad(loss(layer)), (None, 0))
@@ -201,16 +200,10 @@ def test_gradients_of_sigma_are_those_of_the_mean_times_the_noise():
 def test_each_layer_and_each_member_has_noise_of_its_own():
     network = Ensemble(DiscreteCritic((4, 4), noisy=True, n_actions=4), 2)
     params = trees.variables(network, MANY[:, :3])["params"]
-    drawn = noisy({"network": params, "target": params}, KEY)
-    changes = [
-        np.asarray(
-            x["members"]["MLP_0"][layer]["bias"][i] - params["members"]["MLP_0"][layer]["bias"][i]
-        )
-        for x in drawn.values()
-        for layer in ("NoisyDense_0", "NoisyDense_1")
-        for i in range(2)
-    ]
-    assert len({tuple(x) for x in changes}) == len(changes) == 8
+    given = {"network": params, "target": params}
+    added = jax.tree.map(lambda x, y: np.asarray(x - y), noisy(given, KEY), given)
+    biases = [x for path, x in flatten_dict(added).items() if path[-1] == "bias"]
+    assert len({tuple(x[i]) for x in biases for i in range(2)}) == 2 * len(biases) == 12
 
 
 @pytest.mark.parametrize("kind", [DiscreteCritic, DuelingCritic])

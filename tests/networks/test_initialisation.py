@@ -89,19 +89,10 @@ class WithNoise(nnx.Module):
         return self.layer(self.change(x))
 
 
-class Within(nn.Module):
-    """Has a module of flax.nnx in it."""
-
-    part: nn.Module
-
-    @nn.compact
-    def __call__(self, x):
-        return nn.Dense(2)(self.part(x))
-
-
 def test_modules_of_nnx_that_draw_the_same_numbers_at_every_call_are_refused():
-    for network in (to_linen(WithNoise, "dropout"), Within(to_linen(WithNoise, "noise"))):
+    for kind in ("dropout", "noise"):
+        network = nn.Sequential([to_linen(WithNoise, kind), nn.Dense(2)])
         with pytest.raises(ValueError, match=r"nnx that draws .* from keys of its own.*nnx\.Var"):
             jax.eval_shape(lambda: initialise(network, KEY, ROWS))  # noqa: B023
-    kept = Within(to_linen(WithNoise, "kept noise"))
+    kept = nn.Sequential([to_linen(WithNoise, "kept noise"), nn.Dense(2)])
     assert set(jax.eval_shape(lambda: initialise(kept, KEY, ROWS))) == {"params"}

@@ -1,5 +1,7 @@
 """Networks of learners: values, policies, ensembles, and encoders before them."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -108,11 +110,20 @@ def test_dropout_is_active_in_training_only_and_each_member_drops_outputs_of_its
 # Policies.
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def outputs(network, variables, observations, temperature):
+    """The distribution, a sample of it, and its mode."""
+    found = network.apply(variables, observations, temperature)
+    return found, found.sample(KEY), found.mode()
+
+
 @pytest.mark.parametrize("squash", ["distribution", "mean", "none"])
 def test_the_mean_and_deviation_of_a_policy(squash):
     network = Policy(WIDTHS, action_dim=3, squash=squash, log_std_min=-1.0, log_std_max=0.5)
     obs = 10.0 * OBS
-    found, variables = applied(network, obs)
+    variables = trees.variables(network, obs)
+
+    found, _, mode = outputs(network, variables, obs, 1.0)
     mean, log_std = np.split(whole(obs, variables["params"]), 2, axis=-1)
     base = found.base if squash == "distribution" else found
     assert isinstance(found, ops.TanhGaussian if squash == "distribution" else ops.Gaussian)
@@ -123,50 +134,57 @@ def test_the_mean_and_deviation_of_a_policy(squash):
     assert {-1.0, 0.5} < set(log_std.ravel())
     if squash == "distribution":
         assert (found.low, found.high) == (-1.0, 1.0)
-    cool, _ = applied(network, obs, variables=variables, temperature=0.5)
+    cool = outputs(network, variables, obs, 0.5)[0]
     cool = cool.base if squash == "distribution" else cool
     np.testing.assert_allclose(cool.log_std, base.log_std + np.log(0.5), rtol=1e-4, atol=1e-5)
-    cold, _ = applied(network, obs, variables=variables, temperature=0.0)
-    np.testing.assert_array_equal(cold.sample(KEY), found.mode())
+    np.testing.assert_array_equal(outputs(network, variables, obs, 0.0)[1], mode)
 
 
 def test_deviations_that_do_not_depend_on_the_observation():
     options = {"action_dim": 3, "squash": "none"}
     network = Policy(WIDTHS, **options, state_dependent_std=False)
-    found, _ = jax.jit(network.init_with_output)(KEY, OBS)
-    np.testing.assert_array_equal(found.log_std, np.zeros((6, 3)))
+    fresh = jax.jit(lambda obs: network.init(KEY, obs)["params"]["log_std"])(OBS)
+    np.testing.assert_array_equal(fresh, np.zeros(3))
+    variables = trees.variables(network, OBS)
+    found, _ = applied(network, OBS, variables=variables)
+    np.testing.assert_allclose(found.log_std, [variables["params"]["log_std"]] * 6, rtol=1e-6)
     fixed, variables = applied(Policy(WIDTHS, **options, fixed_std=(0.1, 0.2, 0.3)), OBS)
     np.testing.assert_allclose(np.exp(fixed.log_std), [[0.1, 0.2, 0.3]] * 6, rtol=1e-6)
     assert variables["params"]["Dense_0"]["kernel"].shape == (7, 3)
     assert "log_std" not in variables["params"]
-    for std in (0.0, (0.1, -0.1)):
-        with pytest.raises(ValueError, match="fixed_std must be positive"):
-            Policy(WIDTHS, action_dim=3, fixed_std=std)
+    with pytest.raises(ValueError, match="fixed_std must be positive"):
+        Policy(WIDTHS, action_dim=3, fixed_std=(0.1, -0.1))
 
 
 def test_categorical_policy_cools_down_to_its_mode():
     network = CategoricalPolicy(WIDTHS, n_actions=4)
-    warm, variables = applied(network, OBS)
-    np.testing.assert_allclose(warm.logits, whole(OBS, variables["params"]), rtol=1e-4, atol=1e-5)
-    cool, cold = (applied(network, OBS, temperature=t, variables=variables)[0] for t in (0.5, 0.0))
+    variables = trees.variables(network, OBS)
+
+    (warm, _, mode), (cool, *_), (_, cold, _) = (
+        outputs(network, variables, OBS, temperature) for temperature in (1.0, 0.5, 0.0)
+    )
+    expected = whole(OBS, variables["params"])
+    np.testing.assert_allclose(warm.logits, expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(cool.logits, 2.0 * warm.logits, rtol=1e-5)
-    np.testing.assert_array_equal(cold.sample(KEY), warm.mode())
+    np.testing.assert_array_equal(cold, mode)
 
 
 # Ensembles.
 
 
 def test_members_of_an_ensemble_have_their_own_parameters():
-    network = ensemblize(Critic, 3)(WIDTHS)
-    assert network == Ensemble(Critic(WIDTHS), 3)
-    outputs, variables = applied(network, OBS, ACTIONS)
-    for i in range(3):
-        own = {"params": jax.tree.map(lambda x: x[i], variables["params"]["members"])}  # noqa: B023
-        alone, _ = applied(Critic(WIDTHS), OBS, ACTIONS, variables=own)
-        np.testing.assert_allclose(outputs[i], alone, rtol=1e-4, atol=1e-5)
-    fresh = jax.jit(lambda obs, actions: network.init(KEY, obs, actions=actions))(OBS, ACTIONS)
-    assert jax.tree.map(jnp.shape, fresh) == jax.tree.map(jnp.shape, variables)
-    first, second, _ = fresh["params"]["members"]["Dense_0"]["kernel"]
+    network, critic = ensemblize(Critic, 2)(WIDTHS), Critic(WIDTHS)
+    assert network == Ensemble(critic, 2)
+    values, variables = applied(network, OBS, ACTIONS)
+    apply = jax.jit(critic.apply)
+    for i in range(2):
+        own = {"params": jax.tree.map(lambda x, i=i: x[i], variables["params"]["members"])}
+        np.testing.assert_allclose(values[i], apply(own, OBS, ACTIONS), rtol=1e-4, atol=1e-5)
+
+    def init(obs, actions):
+        return network.init(KEY, obs, actions=actions)["params"]["members"]["Dense_0"]["kernel"]
+
+    first, second = jax.jit(init)(OBS, ACTIONS)
     assert (first != second).all()
 
 

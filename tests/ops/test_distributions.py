@@ -55,12 +55,11 @@ MASKED_LOGITS = np.tile(np.float32([0.5, -np.inf, -1.0, 2.0, -np.inf]), (4, 1))
 @pytest.mark.parametrize(
     "logits",
     [
-        *(normal(4, n) for n in (1, 6, 7)),
-        MASKED_LOGITS,
-        np.tile(MASKED_LOGITS, 2),
-        np.tile(np.float32([0.0, -1e4, 1e4]), (4, 1)),
+        normal(4, 1),
+        *(np.tile(MASKED_LOGITS, n) for n in (1, 2)),
+        np.float32([[0.0, -1e4, 1e4]] * 4),
     ],
-    ids=["one", "few", "many", "masked", "many masked", "extreme"],
+    ids=["one", "few", "many", "extreme"],
 )
 def test_a_categorical_has_the_softmax_of_its_logits(logits):
     n_actions = logits.shape[-1]
@@ -119,6 +118,19 @@ def test_where_nothing_is_allowed_everything_is():
     np.testing.assert_array_equal(of_all, np.where(mask[1], logits, -np.inf))
 
 
+def test_epsilon_is_broadcast_and_a_single_action_certain():
+    @jax.jit
+    def outputs(epsilon):
+        greedy = ops.EpsilonGreedy(ON_DEVICE, epsilon)
+        alone = ops.EpsilonGreedy(jnp.float32([2.0]), epsilon.mean())
+        numbers = greedy.sample(KEY), greedy.log_prob(jnp.arange(4)), greedy.entropy()
+        return numbers, (alone.sample(KEY), alone.log_prob(jnp.int32(0)), alone.entropy())
+
+    (one_for_all, certain), (each, _) = outputs(np.float32(0.3)), outputs(np.full(4, 0.3, "f"))
+    trees.assert_equal(one_for_all, each)
+    assert certain == (0, 0, 0)
+
+
 def test_a_temperature_divides_the_logits_and_zero_leaves_the_mode():
     tempered = jax.jit(ops.Categorical.tempered)
     for temperature in (0.5, 2.0):
@@ -155,15 +167,6 @@ def test_epsilon_greedy_is_greedy_but_for_a_share_among_the_allowed(epsilon, mas
     assert (np.abs(counts - len(KEYS) * probs) <= 5.0 * deviations + 1e-2).all()
 
 
-def test_epsilon_is_broadcast_and_a_single_action_certain():
-    one_for_all, each = (ops.EpsilonGreedy(ON_DEVICE, x) for x in (0.3, jnp.full(4, 0.3)))
-    actions = jnp.arange(4)
-    for function in (lambda d: d.sample(KEY), lambda d: d.log_prob(actions), lambda d: d.entropy()):
-        np.testing.assert_array_equal(*map(jax.jit(function), (one_for_all, each)))
-    alone = ops.EpsilonGreedy(np.float32([2.0]), 0.5)
-    assert sample(alone, KEY) == log_prob(alone, 0) == entropy(alone) == 0
-
-
 # Real numbers.
 
 
@@ -182,16 +185,14 @@ def test_a_gaussian_action_is_made_of_the_trailing_axes(event_ndim, batch):
     np.testing.assert_array_equal(mode(distribution), mean)
 
 
-@pytest.mark.parametrize("std", [[0.5, 2.0], [[0.5], [1.0], [2.0]]], ids=str)
-def test_log_std_is_broadcast(std):
-    mean = normal(3, 2)
-    whole, each = gaussian(mean, np.broadcast_to(std, (3, 2))), gaussian(mean, std)
-    for function in (
-        lambda d: d.log_prob(d.mean + 1.0),
-        lambda d: d.entropy(),
-        lambda d: d.sample(KEY),
-    ):
-        np.testing.assert_allclose(*map(jax.jit(function), (each, whole)), rtol=1e-6)
+def test_log_std_is_broadcast():
+    @jax.jit
+    def outputs(mean, log_std):
+        distribution = ops.Gaussian(mean, log_std)
+        return distribution.log_prob(mean + 1.0), distribution.entropy(), distribution.sample(KEY)
+
+    mean, log_std = normal(3, 2), np.log(np.float32([[0.5], [1.0], [2.0]]))
+    trees.assert_close(outputs(mean, log_std), outputs(mean, np.broadcast_to(log_std, (3, 2))))
 
 
 def test_a_squashed_gaussian_is_a_change_of_variables():
@@ -260,16 +261,15 @@ def test_log_probs_of_actions_of_few_digits_are_finite_at_the_bounds(dtype):
 
 
 def test_a_squashed_sample_comes_with_its_true_log_prob_also_at_the_bound():
-    both = jax.jit(lambda d: d.sample_and_log_prob(KEY))
+    both = jax.jit(lambda d: (*d.sample_and_log_prob(KEY), d.sample(KEY), d.base.sample(KEY)))
     inside = squashed([0.5, -1.0], [0.3, 0.5])
-    action, log_density = both(inside)
-    np.testing.assert_array_equal(action, sample(inside, KEY))
+    action, log_density, sampled, _ = both(inside)
+    np.testing.assert_array_equal(action, sampled)
     np.testing.assert_allclose(log_density, log_prob(inside, action), rtol=1e-3, atol=1e-4)
-    outside = squashed([30.0, -30.0], [0.1, 0.1], -1.0, 1.0)
-    action, log_density = both(outside)
+    outside = squashed([30.0, -30.0], [0.1, 0.1], np.full(2, -1.0, "f"), np.ones(2, "f"))
+    action, log_density, _, u = both(outside)
     np.testing.assert_allclose(action, [1.0, -1.0])
-    u = np.float64(sample(outside.base, KEY))
-    slope = 2.0 * (np.log(2.0) - np.abs(u))  # of tanh, where exp(-2 |u|) vanishes beside 1
+    slope = 2.0 * (np.log(2.0) - np.abs(np.float64(u)))  # of tanh, where exp(-2 |u|) vanishes
     expected = (normal_log_density(u, np.array([30.0, -30.0]), 0.1) - slope).sum()
     np.testing.assert_allclose(log_density, expected, rtol=1e-4)
     assert np.isfinite(log_prob(outside, action))
@@ -302,7 +302,7 @@ def test_batch_axes_equal_vmapped_actors(make):
         distribution = make(x)
         return distribution.log_prob(action), distribution.entropy(), distribution.mode()
 
-    actions = jax.jit(lambda x: make(x).sample(KEY))(PARAMETERS)
+    actions = jax.jit(lambda x: make(x).mode())(PARAMETERS)
     together, mapped = jax.jit(lambda *x: (outputs(*x), jax.vmap(outputs)(*x)))(PARAMETERS, actions)
     assert together[0].shape == together[1].shape == (3,)
     assert together[2].shape == actions.shape
@@ -328,38 +328,44 @@ def test_noise_is_known_before_the_parameters(make):
 
 # Actions that are made of parts.
 
-LEGS, GREEDY, TURN = (
-    gaussian_of(PARAMETERS),
-    epsilon_greedy_of(PARAMETERS),
-    categorical_of(PARAMETERS),
-)
-JOINT = ops.Joint({"turn": TURN, "legs": (LEGS, GREEDY)})
-
 
 def test_the_parts_of_a_joint_action_are_drawn_independently():
-    keys = jax.random.split(KEY, 3)
-    greedy = sample(GREEDY, jax.random.split(keys[1], ()))
-    expected = {"legs": (sample(LEGS, keys[0]), greedy), "turn": sample(TURN, keys[2])}
-    action = sample(JOINT, KEY)
-    trees.assert_equal(action, expected)
-    parts = [(LEGS, action["legs"][0]), (GREEDY, action["legs"][1]), (TURN, action["turn"])]
-    log_probs = [log_prob(*pair) for pair in parts]
-    np.testing.assert_allclose(log_prob(JOINT, action), np.sum(log_probs, axis=0), rtol=1e-5)
-    entropies = [entropy(part) for part, _ in parts]
-    np.testing.assert_allclose(entropy(JOINT), np.sum(entropies, axis=0), rtol=1e-5)
-    modes = {"legs": (mode(LEGS), mode(GREEDY)), "turn": mode(TURN)}
-    trees.assert_equal(mode(JOINT), modes)
-    ahead = jax.eval_shape(lambda: jax.vmap(JOINT.sample_from)(JOINT.noise(KEY, (5,))))
+    def joint(legs, greedy, turn):
+        return ops.Joint({"turn": turn, "legs": (legs, greedy)})
+
+    @jax.jit
+    def found(legs, greedy, turn):
+        keys, both = jax.random.split(KEY, 3), joint(legs, greedy, turn)
+        of_greedy = greedy.sample(jax.random.split(keys[1], ()))
+        parts = {"legs": (legs.sample(keys[0]), of_greedy), "turn": turn.sample(keys[2])}
+        action = both.sample(KEY)
+        pairs = [(legs, action["legs"][0]), (greedy, action["legs"][1]), (turn, action["turn"])]
+        log_probs, entropies = zip(*((d.log_prob(x), d.entropy()) for d, x in pairs), strict=True)
+        modes = {"legs": (legs.mode(), greedy.mode()), "turn": turn.mode()}
+        separate = parts, modes, sum(log_probs), sum(entropies)
+        return (action, both.mode(), both.log_prob(action), both.entropy()), separate
+
+    given = gaussian_of(PARAMETERS), epsilon_greedy_of(PARAMETERS), categorical_of(PARAMETERS)
+    whole, separate = found(*given)
+    trees.assert_equal(whole[:2], separate[:2])
+    trees.assert_close(whole[2:], separate[2:])
+    ahead = jax.eval_shape(lambda d: jax.vmap(d.sample_from)(d.noise(KEY, (5,))), joint(*given))
     assert {x.shape[:2] for x in jax.tree.leaves(ahead)} == {(5, 3)}
 
 
 def test_several_discrete_actions_are_one_vector():
-    parts = tuple(ops.Categorical(jnp.asarray(z)) for z in (VALUES[:, :2], VALUES[:, 2:]))
-    joint = ops.Joint(parts, stacked=True)
-    action = sample(joint, KEY)
-    assert action.shape == mode(joint).shape == (4, 2)
-    expected = sum(np.asarray(log_prob(part, action[:, i])) for i, part in enumerate(parts))
-    np.testing.assert_allclose(log_prob(joint, action), expected, rtol=1e-5)
     every = np.stack(np.meshgrid([0, 1], [0, 1, 2]), axis=-1).reshape(-1, 1, 2)
-    log_probs = jax.jit(jax.vmap(joint.log_prob))(np.broadcast_to(every, (6, 4, 2)))
-    np.testing.assert_allclose(np.exp(log_probs).sum(axis=0), 1.0, rtol=1e-5)
+
+    @jax.jit
+    def found(values):
+        parts = ops.Categorical(values[:, :2]), ops.Categorical(values[:, 2:])
+        joint = ops.Joint(parts, stacked=True)
+        action = joint.sample(KEY)
+        separate = sum(part.log_prob(action[:, i]) for i, part in enumerate(parts))
+        of_all = jax.vmap(joint.log_prob)(np.broadcast_to(every, (6, 4, 2)))
+        return action, joint.mode(), joint.log_prob(action), separate, of_all
+
+    action, mode, log_prob, separate, of_all = found(VALUES)
+    assert action.shape == mode.shape == (4, 2)
+    np.testing.assert_allclose(log_prob, separate, rtol=1e-5)
+    np.testing.assert_allclose(np.exp(of_all).sum(axis=0), 1.0, rtol=1e-5)

@@ -155,9 +155,8 @@ def test_nonfinite_samples_do_not_count(weighs):
 # Standardisation.
 
 
-@pytest.mark.parametrize("shape", [(50,), (50, 2, 3)], ids=str)
-def test_standardise_against_numpy(shape):
-    x = normal(5.0, 3.0, shape)
+def test_standardise_against_numpy():
+    x = normal(5.0, 3.0, (50, 2, 3))
     for eps in (1e-8, 1.0):
         expected = (np.float64(x) - x.mean(axis=0)) / (np.float64(x).std(axis=0) + eps)
         np.testing.assert_allclose(standardise(x, eps), expected, atol=1e-5)
@@ -168,9 +167,8 @@ def test_standardise_against_numpy(shape):
 @pytest.mark.parametrize("n_samples", [1, 7, 128])
 def test_constant_samples_give_zeros(n_samples):
     constants = np.float32([0.0, 0.1, -3.3, 1000.1, 1e-6])
-    x = jnp.asarray(np.broadcast_to(constants, (n_samples, len(constants))))
-    for function in (ops.standardise, standardise):
-        np.testing.assert_array_equal(function(x), 0.0)
+    x = np.broadcast_to(constants, (n_samples, len(constants)))
+    np.testing.assert_array_equal(standardise(x), 0.0)
 
 
 def test_samples_without_weight_do_not_count():

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Key, PyTree
 
-from jaxagents.core.config import check_known_fields
+from jaxagents.core.hyperparameters import check_known_fields
 from jaxagents.core.numbers import positive
 from jaxagents.envs.checks import check_stateless, traced_reset
 from jaxagents.envs.drawings import drawing_of, frames_a_second

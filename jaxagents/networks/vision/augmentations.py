@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, Shaped
 
-from jaxagents.core.keys import as_key
+from jaxagents.core.arrays import as_key
 from jaxagents.core.names import unknown
 from jaxagents.core.numbers import not_negative
 

@@ -3,10 +3,10 @@
 import jax
 import numpy as np
 import pytest
-from suite_checks import KEY, check_suite_environment, lasts
+from suite_checks import KEY, check_suite_environment, lasts, trace_updates
 
 import jaxagents
-from jaxagents import DQN, dqn
+from jaxagents import DQN, PPO, dqn, ppo
 from jaxagents.envs import Episodes, as_environment
 from jaxagents.envs.drawings import draw_states
 from jaxagents.envs.spaces import Discrete, MultiDiscrete
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def test_steps_as_jumanji_does_and_gives_the_true_successor():
     env = jaxagents.make("jumanji:Maze-v0")
     step, native_step = jax.jit(Episodes(env, 1000).step), jax.jit(env.env.step)
-    (obs, state), over = Episodes(env, 1000).reset(KEY), False
+    (obs, state), over = jax.jit(Episodes(env, 1000).reset)(KEY), False
     while not over:
         action = np.argmax(obs["action_mask"])
         _, expected = native_step(state.envstate.native, action)
@@ -42,17 +42,16 @@ def test_the_time_limit_truncates_though_jumanji_terminates():
 def test_combinations_that_are_masked_are_numbered_through():
     env = jaxagents.make("jumanji:Minesweeper-v0")
     assert env.action_space == Discrete(100)
-    _, state = env.reset(KEY)
-    step = env.step(KEY, state, 37)
+    step = jax.jit(lambda: env.step(KEY, env.reset(KEY)[1], 37))()
     assert step.obs["board"][3, 7] >= 0
     assert not step.obs["action_mask"][37]
-    check_suite_environment(env)
+    trace_updates(PPO(env, None, ppo.AgentConfig()))
 
 
 def test_other_actions_of_several_numbers_stay_so_with_a_mask_for_each():
     env = jaxagents.make("jumanji:Cleaner-v0")
     assert env.action_space == MultiDiscrete((4, 4, 4))
-    obs, _ = env.reset(KEY)
+    obs, _ = jax.eval_shape(env.reset, KEY)
     assert [mask.shape for mask in obs["action_mask"]] == [(4,)] * 3
     assert "allowed" not in obs
     check_suite_environment(env)
@@ -75,6 +74,6 @@ def test_takes_native_environments_without_wrappers_that_reset():
 def test_is_drawn(name):
     pytest.importorskip("matplotlib").use("agg")
     env = jaxagents.make(f"jumanji:{name}")
-    _, states = jax.vmap(env.reset)(KEY[None])
+    _, states = jax.jit(jax.vmap(env.reset))(KEY[None])
     (picture,) = draw_states(env, states, 1)
     assert picture.std() > 1

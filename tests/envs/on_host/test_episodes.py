@@ -144,22 +144,18 @@ def test_other_actions_are_another_course():
 
 
 @pytest.mark.parametrize(
-    ("make", "longest", "message"),
+    ("options", "longest", "message"),
     [
-        (
-            functools.partial(vector, make=Unseeded),
-            5,
-            r"in environments \[.*\]: with the same seeds",
-        ),
-        (functools.partial(vector, NEXT_STEP), 5, r"\[0, 1, 2\]: this vector starts episodes"),
-        (vector, 1, "too long to be kept"),
+        ({"make": Unseeded}, 5, r"in environments \[.*\]: with the same seeds"),
+        ({"mode": NEXT_STEP}, 5, r"\[0, 1, 2\]: this vector starts episodes"),
+        ({}, 1, "too long to be kept"),
     ],
 )
-def test_warns_where_episodes_cannot_go_on_and_starts_the_next(make, longest, message):
-    episodes = begun(make(), longest)
+def test_warns_where_episodes_cannot_go_on_and_starts_the_next(options, longest, message):
+    episodes = begun(vector(**options), longest)
     start = place(episodes)
     episodes.step(actions_of(0))
-    if make is not vector and longest == 5 and "starts" in message:
+    if "mode" in options:
         episodes.go_to(*start)  # before any step, nothing is lost
         episodes.step(actions_of(0))
     episodes.step(actions_of(1))

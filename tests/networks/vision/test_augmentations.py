@@ -23,17 +23,14 @@ KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
 LUMA = np.array([0.299, 0.587, 0.114])
 NO_JITTER = {"brightness": 0.0, "contrast": 0.0, "saturation": 0.0, "hue": 0.0}
-IDENTITIES = {  # in floats, and in integers or lists
-    "random_crop": ({"padding": 0},) * 2,
-    "random_resized_crop": (
-        {"scale": (1.0, 1.0), "ratio": (1.0, 1.0)},
-        {"scale": [1, 1], "ratio": [1, 1]},
-    ),
-    "random_flip": ({"probability": 0.0}, {"probability": 0}),
-    "colour_jitter": (NO_JITTER, dict.fromkeys(NO_JITTER, 0)),
-    "gaussian_blur": ({"sigma": (0.0, 0.0)}, {"sigma": [0, 0]}),
-    "solarize": ({"threshold": 0.5, "probability": 0.0}, {"threshold": 1, "probability": 0}),
-    "grayscale": ({"probability": 0.0}, {"probability": 0}),
+IDENTITIES = {
+    "random_crop": {"padding": 0},
+    "random_resized_crop": {"scale": [1, 1], "ratio": [1, 1]},
+    "random_flip": {"probability": 0},
+    "colour_jitter": NO_JITTER,
+    "gaussian_blur": {"sigma": [0, 0]},
+    "solarize": {"threshold": 1, "probability": 0},
+    "grayscale": {"probability": 0},
 }
 every_augmentation = pytest.mark.parametrize("name", augmentations)
 
@@ -62,33 +59,17 @@ def test_images_of_every_shape_and_type_are_changed_as_the_key_says(name):
     folded = images.reshape(4, 8, 8, 8, 3) / np.float32(255.0)
     in_floats = function(KEY, folded).reshape(images.shape)
     np.testing.assert_allclose(in_floats * 255.0, changed, atol=0.6)
-    short = jax.ShapeDtypeStruct(folded.shape, jnp.bfloat16)
-    assert jax.eval_shape(function, KEY, short) == short
+    for shape, dtype in ((folded.shape, jnp.bfloat16), ((2, 0, 8, 6, 3), jnp.uint8)):
+        other = jax.ShapeDtypeStruct(shape, dtype)
+        assert jax.eval_shape(function, KEY, other) == other
 
 
 @every_augmentation
 def test_settings_that_change_nothing_change_nothing_at_all(name):
-    function, (in_floats, in_integers) = augmentations[name], IDENTITIES[name]
-    for images, options in (
-        (uint8_images(3, 8, 6, 3), in_floats),
-        (float_images(8, 6, 3), in_integers),
-    ):
-        np.testing.assert_array_equal(function(KEY, images, **options), images)
+    images = float_images(8, 6, 3)
+    np.testing.assert_array_equal(augmentations[name](KEY, images, **IDENTITIES[name]), images)
     if name in ("colour_jitter", "gaussian_blur"):
-        np.testing.assert_array_equal(function(KEY, images, probability=0), images)
-
-
-@every_augmentation
-def test_batches_may_be_empty_and_other_arrays_are_refused(name):
-    function = augmentations[name]
-    empty = jnp.asarray(uint8_images(2, 0, 8, 6, 3))
-    assert jax.eval_shape(function, KEY, empty).shape == empty.shape
-    with pytest.raises(
-        ValueError, match=r"must be \(\*batch, height, width, channels\), got \(8, 8"
-    ):
-        function(KEY, uint8_images(8, 8))
-    with pytest.raises(TypeError, match=r"must be uint8 or floats in 0..1, got int32"):
-        function(KEY, np.zeros((8, 8, 3), np.int32))
+        np.testing.assert_array_equal(augmentations[name](KEY, images, probability=0.0), images)
 
 
 # Each by itself.
@@ -151,6 +132,9 @@ def test_jitter_moves_pixels_from_a_centre(setting):
     np.testing.assert_allclose(changed, expected, atol=1e-3)
     assert 0.0 <= factors.min() < 0.2
     assert 2.2 < factors.max() <= 2.5 + 1e-3
+    extreme = {"brightness": 3.0, "contrast": 3.0, "saturation": 3.0, "hue": 0.5}
+    changed = colour_jitter(KEY, images[:16], **extreme)
+    assert (changed.min(), changed.max()) == (0.0, 1.0)
 
 
 def test_hue():
@@ -169,15 +153,8 @@ def test_hue():
             np.testing.assert_allclose(other, expected, atol=1e-4)
 
 
-def test_jitter_stays_in_the_range_of_pixels():
-    extreme = {"brightness": 3.0, "contrast": 3.0, "saturation": 3.0, "hue": 0.5}
-    changed = colour_jitter(KEY, float_images(16, 4, 4, 3), **extreme)
-    assert (changed.min(), changed.max()) == (0.0, 1.0)
-
-
-@pytest.mark.parametrize(("sigma", "kernel_size"), [(0.8, 3), (1.5, 7)])
-def test_blur(sigma, kernel_size):
-    images = float_images(2, 6, 5, 3)
+def test_blur():
+    images, sigma, kernel_size = float_images(2, 6, 5, 3), 1.5, 7
     blurred = gaussian_blur(KEY, images, sigma=(sigma, sigma), kernel_size=kernel_size)
     distance = np.arange(kernel_size) - kernel_size // 2
     kernel = np.exp(-(distance**2) / (2.0 * sigma**2))
@@ -202,8 +179,8 @@ def test_the_kernel_is_a_tenth_of_the_image_by_default_and_none_for_a_single_row
     points[:, 32, 42] = 1.0
     reached = np.asarray(gaussian_blur(KEY, points, sigma=(3.0, 3.0)))[0, ..., 0] > 0.0
     assert reached.any(1).sum() == reached.any(0).sum() == 7
-    for images in (uint8_images(2, 1, 9, 3), uint8_images(2, 9, 1, 3)):
-        np.testing.assert_array_equal(gaussian_blur(KEY, images), images)
+    images = uint8_images(2, 1, 9, 3)
+    np.testing.assert_array_equal(gaussian_blur(KEY, images), images)
 
 
 @pytest.mark.parametrize(
@@ -229,16 +206,8 @@ def test_a_share_of_images_is_changed(function, reference, tolerance):
     [
         (random_crop, {"padding": -1}, "padding must be an integer of 0 or more, got -1"),
         (random_flip, {"probability": 1.5}, r"probability must be in 0..1, got 1.5"),
-        (
-            random_resized_crop,
-            {"scale": (0.9, 0.5)},
-            r"scale must be in 0..1, as two numbers in asc",
-        ),
-        (
-            random_resized_crop,
-            {"scale": (0.5, 1.5)},
-            r"scale must be in 0..1, as two numbers in asc",
-        ),
+        (random_resized_crop, {"scale": (0.9, 0.5)}, "scale must be in 0..1, as two numbers in"),
+        (random_resized_crop, {"scale": (0.5, 1.5)}, "scale must be in 0..1, as two numbers in"),
         (random_resized_crop, {"ratio": (0.0, 1.0)}, r"ratio must be above 0, got .* \(0.0, 1.0\)"),
         (colour_jitter, {"brightness": -0.1}, "brightness must be at least 0"),
         (colour_jitter, {"hue": 0.6}, r"hue must be in 0..0.5, got 0.6"),
@@ -253,10 +222,18 @@ def test_options_out_of_bounds_are_refused(function, options, message):
         function(KEY, uint8_images(8, 8, 3), **options)
 
 
-@pytest.mark.parametrize("function", [colour_jitter, grayscale])
-def test_images_without_three_channels_have_no_colours(function):
-    with pytest.raises(ValueError, match=r"must have 3 channels, got the shape \(1, 8, 8, 4\)"):
-        function(KEY, uint8_images(8, 8, 4))
+def test_other_arrays_augmentations_and_options_are_refused():
+    for function in (colour_jitter, grayscale):
+        with pytest.raises(ValueError, match=r"must have 3 channels, got the shape \(1, 8, 8, 4\)"):
+            function(KEY, uint8_images(8, 8, 4))
+    with pytest.raises(ValueError, match=r"\*batch, height, width, channels\), got \(8, 8"):
+        random_flip(KEY, uint8_images(8, 8))
+    with pytest.raises(TypeError, match=r"must be uint8 or floats in 0..1, got int32"):
+        random_flip(KEY, np.zeros((8, 8, 3), np.int32))
+    with pytest.raises(ValueError, match=r"'color_jitter'. Did you mean 'colour_jitter'"):
+        augment(KEY, uint8_images(8, 8, 3), {"color_jitter": {}})
+    with pytest.raises(TypeError, match="pad"):
+        augment(KEY, uint8_images(8, 8, 3), {"random_crop": {"pad": 4}})
 
 
 # Several.
@@ -272,12 +249,3 @@ def test_augmentations_follow_each_other_and_draw_independently():
         augment(KEY, images, {"random_flip": {}, "solarize": {"probability": 0.5}})
     )
     assert len(np.unique(changed.reshape(200, -1), axis=0)) == 4
-
-
-def test_unknown_augmentations_and_options():
-    with pytest.raises(
-        ValueError, match=r"no augmentation 'color_jitter'. Did you mean 'colour_jit"
-    ):
-        augment(KEY, uint8_images(8, 8, 3), {"color_jitter": {}})
-    with pytest.raises(TypeError, match="pad"):
-        augment(KEY, uint8_images(8, 8, 3), {"random_crop": {"pad": 4}})

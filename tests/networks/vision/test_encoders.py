@@ -56,24 +56,6 @@ class Flatten(Encoder):
         return x.reshape(x.shape[0], -1)
 
 
-PUBLISHED = {  # numbers of parameters, with the classifier of 1000 classes
-    "resnet-18": 11_689_512,
-    "resnet-50": 25_557_032,
-    "resnetv2-50": 25_549_352,
-    "vit-ti/16": 5_717_416,
-}
-DEEP = {
-    "resnet-34": 21_797_672,
-    "resnet-101": 44_549_160,
-    "resnet-152": 60_192_808,
-    "vit-s/16": 22_050_664,
-    "vit-b/16": 86_567_656,
-    "vit-b/32": 88_224_232,
-    "vit-l/16": 304_326_632,
-}
-"""Those that take long to trace."""
-
-
 def test_any_batch_axes_or_none():
     encoder = ViT(4, 16, 1, 2, positions="sincos", scaling="signed")
     images = uint8_images(2, 3, 8, 8, 3)
@@ -83,8 +65,6 @@ def test_any_batch_axes_or_none():
     assert features.shape == (2, 3, 16)
     assert features.std() > 0.0
     np.testing.assert_allclose(apply(variables, images[1, 2]), features[1, 2], atol=1e-4)
-    mapped = jax.jit(jax.vmap(encoder.apply, (None, 0)))(variables, images[1])
-    np.testing.assert_allclose(mapped, features[1], atol=1e-4)
     for each in (encoder, AtariEncoder(), ImpalaEncoder(), ResNetV1((1,)), ResNetV2((1,))):
         side = 8 if each is encoder else each.smallest_side
         shape = (3, 0, side, side, 3)
@@ -92,64 +72,39 @@ def test_any_batch_axes_or_none():
         assert empty.shape[:2] == (3, 0)
 
 
-def test_a_misspelt_name_is_answered_with_near_ones():
-    with pytest.raises(ValueError, match=r"no encoder 'resnet18'. Did you mean 'resnet-18'"):
-        make_encoder("resnet18")
-    with pytest.raises(ValueError, match="There are: atari, impala,"):
-        make_encoder("?")
-    with pytest.raises(TypeError, match="depth"):
-        make_encoder("impala", depth=3)
-
-
-@pytest.mark.parametrize(
-    ("name", "published"),
-    [
-        *PUBLISHED.items(),
-        *(pytest.param(*deep, marks=pytest.mark.slow) for deep in DEEP.items()),
-    ],
-)
-def test_parameter_counts_are_the_published_ones(name, published):
-    images = jnp.zeros((1, 224, 224, 3))
-    features, variables = jax.eval_shape(make_encoder(name).init_with_output, KEY, images)
-    n_classes = 1000
-    head = n_classes * features.shape[-1] + n_classes
-    assert size(variables["params"]) + head == published
-
-
-def conv_parameters(size, n_in, n_out):
-    return size * size * n_in * n_out + n_out
-
-
-def impala_parameters(width, n_blocks):
-    sections = [(3, 16 * width), (16 * width, 32 * width), (32 * width, 32 * width)]
-    return sum(
-        conv_parameters(3, n_in, n_out) + 2 * n_blocks * conv_parameters(3, n_out, n_out)
-        for n_in, n_out in sections
-    )
+FULL, SMALL = (224, 224, 3), (64, 64, 3)
+SIZES = [
+    ("atari", (84, 84, 4), 7 * 7 * 64, 77_984),
+    ("impala", (60, 33, 3), 8 * 5 * 32, 97_600),
+    ("impala-small", SMALL, 8 * 8 * 32, 55_968),
+    ("impala-widest", SMALL, 8 * 8 * 128, 1_551_616),
+    ("impala-large", SMALL, 4 * 4 * 32, None),
+    ("resnetv2-26", SMALL, 2048, None),
+    # The published numbers, without the classifier of 1000 classes.
+    ("resnet-18", FULL, 512, 11_689_512 - 513_000),
+    ("resnetv2-50", FULL, 2048, 25_549_352 - 2_049_000),
+    ("vit-ti/16", FULL, 192, 5_717_416 - 193_000),
+]
+DEEP = [  # take long to trace
+    ("resnet-50", FULL, 2048, 25_557_032 - 2_049_000),
+    ("resnet-34", FULL, 512, 21_797_672 - 513_000),
+    ("resnet-101", FULL, 2048, 44_549_160 - 2_049_000),
+    ("resnet-152", FULL, 2048, 60_192_808 - 2_049_000),
+    ("vit-s/16", FULL, 384, 22_050_664 - 385_000),
+    ("vit-b/32", FULL, 768, 88_224_232 - 769_000),
+    ("vit-l/16", FULL, 1024, 304_326_632 - 1_025_000),
+]
 
 
 @pytest.mark.parametrize(
     ("name", "shape", "n_features", "n_parameters"),
-    [
-        (
-            "atari",
-            (84, 84, 4),
-            7 * 7 * 64,
-            conv_parameters(8, 4, 32) + conv_parameters(4, 32, 64) + conv_parameters(3, 64, 64),
-        ),
-        ("impala", (60, 33, 3), 8 * 5 * 32, impala_parameters(1, 2)),
-        ("impala-small", (64, 64, 3), 8 * 8 * 32, impala_parameters(1, 1)),
-        ("impala-widest", (64, 64, 3), 8 * 8 * 128, impala_parameters(4, 2)),
-        ("impala-large", (64, 64, 3), 4 * 4 * 32, None),
-        ("resnetv2-26", (64, 64, 3), 2048, None),
-        ("vit-s/8", (64, 32, 3), 384, None),
-    ],
+    [*SIZES, *(pytest.param(*deep, marks=pytest.mark.slow) for deep in DEEP)],
 )
 def test_numbers_of_features_and_parameters(name, shape, n_features, n_parameters):
     encoder = make_encoder(name)
     features, variables = jax.eval_shape(encoder.init_with_output, KEY, jnp.zeros(shape))
     assert features.shape == (n_features,)
-    assert n_parameters in (None, size(variables))
+    assert n_parameters in (None, size(variables["params"]))
 
 
 # Against references.
@@ -212,10 +167,8 @@ def test_encoders_against_references(encoder, shape, reference):
     np.testing.assert_allclose(features, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("bottleneck", "n_in"), [(False, 4), (True, 16)])
-def test_fresh_blocks_are_identities_up_to_the_last_nonlinearity(bottleneck, n_in):
-    x = jnp.asarray(RNG.normal(size=(2, 4, 4, n_in)), jnp.float32)
-    block = Block(4, 1, "group", bottleneck)
+def test_fresh_blocks_are_identities_up_to_the_last_nonlinearity():
+    x, block = jnp.asarray(RNG.normal(size=(2, 4, 4, 4)), jnp.float32), Block(4, 1, "group")
     y, _ = jax.jit(lambda x: block.init_with_output(KEY, x, False))(x)
     np.testing.assert_allclose(y, jnp.maximum(x, 0.0), atol=1e-6)
 
@@ -223,9 +176,8 @@ def test_fresh_blocks_are_identities_up_to_the_last_nonlinearity(bottleneck, n_i
 def test_a_pre_activation_block_without_its_last_convolution_is_an_identity():
     x = jnp.asarray(RNG.normal(size=(2, 4, 4, 16)), jnp.float32)
     block = PreActivationBottleneck(4, 1, "group", False)
-    shapes = jax.eval_shape(lambda: block.init(KEY, x, False))["params"]
-    assert "shortcut" not in shapes
-    params = jax.tree.map(lambda x: np.ones(x.shape, x.dtype), shapes)
+    params = jax.eval_shape(lambda: block.init(KEY, x, False))["params"]
+    params = jax.tree.map(lambda x: np.ones(x.shape, x.dtype), params)
     params["conv3"] = jax.tree.map(np.zeros_like, params["conv3"])
     found = jax.jit(lambda params: block.apply({"params": params}, x, False))(params)
     np.testing.assert_array_equal(found, x)
@@ -254,16 +206,9 @@ def test_a_transformer_sees_the_positions_of_patches():
 
 def test_sines_and_cosines_of_positions():
     embeddings = sincos_positions(2, 3, 8)
-    assert embeddings.shape == (6, 8)
-    for row in range(2):
-        for column in range(3):
-            expected = [
-                function(position * frequency)
-                for position in (row, column)
-                for function in (np.sin, np.cos)
-                for frequency in (1.0, 0.01)
-            ]
-            np.testing.assert_allclose(embeddings[3 * row + column], expected, atol=1e-6)
+    positions = np.indices((2, 3)).reshape(2, 6).T[:, :, None, None]
+    waves = np.stack([f(positions * np.array([1.0, 0.01])) for f in (np.sin, np.cos)], axis=2)
+    np.testing.assert_allclose(embeddings, waves.reshape(6, 8), atol=1e-6)
 
 
 # Batch normalisation.

@@ -86,14 +86,11 @@ def test_files_that_cannot_be_read_are_named(tmp_path, name):
     save_pretrained(VARIABLES, tmp_path / name)
     for damaged in ((tmp_path / name).read_bytes()[:-3], b"garbage", b""):
         (tmp_path / name).write_bytes(damaged)
-        with pytest.raises(ValueError, match=rf"{name} cannot be read as arrays in \w+: ") as error:
+        with pytest.raises(ValueError, match=rf"{name} cannot be read as arrays in \w+: "):
             load_pretrained(VARIABLES, tmp_path / name)
-        assert error.value.__cause__ is not None
 
 
-@pytest.mark.parametrize(
-    "content", [np.zeros(3), [np.zeros(3)], {"a": {"kernel": 0.5}}, {"a": None}], ids=str
-)
+@pytest.mark.parametrize("content", [np.zeros(3), {"a": {"kernel": 0.5}}], ids=str)
 def test_files_of_other_things_than_arrays_are_named(tmp_path, content):
     path = tmp_path / "x.msgpack"
     path.write_bytes(serialization.msgpack_serialize(content))
@@ -104,11 +101,9 @@ def test_files_of_other_things_than_arrays_are_named(tmp_path, content):
 def test_files_that_are_not_there_or_of_another_format(tmp_path):
     with pytest.raises(FileNotFoundError):
         load_pretrained(VARIABLES, tmp_path / "none.msgpack")
-    message = r"one of .safetensors, .msgpack, got 'weights.npz'"
-    with pytest.raises(ValueError, match=message):
-        load_pretrained(VARIABLES, tmp_path / "weights.npz")
-    with pytest.raises(ValueError, match=message):
-        save_pretrained(VARIABLES, tmp_path / "weights.npz")
+    for use in (load_pretrained, save_pretrained):
+        with pytest.raises(ValueError, match=r"of .safetensors, .msgpack, got 'weights.npz'"):
+            use(VARIABLES, tmp_path / "weights.npz")
     assert not list(tmp_path.iterdir())
 
 
@@ -120,6 +115,9 @@ def test_a_missing_library_is_named_with_its_extra(tmp_path, monkeypatch):
 
 
 # Residual networks of PyTorch: the reference is written with PyTorch's names and order of axes.
+
+
+STEM = {"conv1": (64, 3, 7, 7), "bn1": (64,)}
 
 
 def torch_layers(prefix, n_in, n_out, sizes, shortcut):
@@ -178,8 +176,7 @@ def torch_block(x, tensors, prefix, n_convs, stride):
 @pytest.mark.parametrize("bottleneck", [False, True])
 def test_residual_networks_of_pytorch(bottleneck):
     sizes, widths = ((1, 3, 1), (256, 512)) if bottleneck else ((3, 3), (64, 128))
-    layers = {"conv1": (64, 3, 7, 7), "bn1": (64,)}
-    layers |= torch_layers("layer1.0.", 64, widths[0], sizes, shortcut=bottleneck)
+    layers = STEM | torch_layers("layer1.0.", 64, widths[0], sizes, shortcut=bottleneck)
     layers |= torch_layers("layer1.1.", widths[0], widths[0], sizes, shortcut=False)
     layers |= torch_layers("layer2.0.", widths[0], widths[1], sizes, shortcut=True)
     if bottleneck:
@@ -187,14 +184,16 @@ def test_residual_networks_of_pytorch(bottleneck):
     tensors = torch_tensors(layers)
     images = jnp.asarray(RNG.uniform(size=(2, 16, 8, 3)), jnp.float32)
 
-    x = torch_conv(jnp.moveaxis(images, -1, 1), tensors, "conv1", stride=2)
-    x = jnp.maximum(torch_norm(x, tensors, "bn1"), 0.0)
-    padding = ((0, 0), (0, 0), (1, 1), (1, 1))
-    window = ((1, 1, 3, 3), (1, 1, 2, 2))
-    x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, *window, padding)
-    x = torch_block(x, tensors, "layer1.0.", len(sizes), stride=1)
-    x = torch_block(x, tensors, "layer1.1.", len(sizes), stride=1)
-    x = torch_block(x, tensors, "layer2.0.", len(sizes), stride=2)
+    @jax.jit
+    def reference(images):
+        x = torch_conv(jnp.moveaxis(images, -1, 1), tensors, "conv1", stride=2)
+        x = jnp.maximum(torch_norm(x, tensors, "bn1"), 0.0)
+        padding = ((0, 0), (0, 0), (1, 1), (1, 1))
+        window = ((1, 1, 3, 3), (1, 1, 2, 2))
+        x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, *window, padding)
+        for block, stride in (("layer1.0.", 1), ("layer1.1.", 1), ("layer2.0.", 2)):
+            x = torch_block(x, tensors, block, len(sizes), stride)
+        return x.mean((2, 3))
 
     encoder = ResNetV1(blocks=(2, 1), bottleneck=bottleneck, norm="batch")
     fresh = jax.eval_shape(encoder.init, KEY, images)
@@ -202,33 +201,14 @@ def test_residual_networks_of_pytorch(bottleneck):
     variables = from_torch_resnet(fresh, {**tensors, **classifier})
     assert jax.tree.map(jnp.shape, variables) == jax.tree.map(jnp.shape, fresh)
     features = jax.jit(encoder.apply)(variables, images)
-    np.testing.assert_allclose(features, x.mean((2, 3)), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(features, reference(images), rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["blocks.0.attn.qkv.weight", "conv4.weight", "conv1.scale"])
-def test_arrays_of_other_networks_are_refused(name):
-    with pytest.raises(ValueError, match=f"'{name}' is no array of a residual network"):
-        from_torch_resnet({}, {name: np.zeros(3)})
-
-
-STEM = {"conv1": (64, 3, 7, 7), "bn1": (64,)}
-SMALLER = {**STEM, **torch_layers("layer1.0.", 64, 64, (3, 3), shortcut=False)}
-
-
-@pytest.mark.parametrize(
-    ("layers", "norm", "message"),
-    [
-        (STEM, "batch", r"it lacks \['batch_stats/stage1_block1/norm1/mean', .*, and has \[\]"),
-        (SMALLER, "group", r"has \['batch_stats/stage1_block1/norm1/mean'"),
-        (
-            {**SMALLER, "conv1": (64, 1, 7, 7)},
-            "batch",
-            r"'params/stem/kernel' has the shape \(7, 7, 1",
-        ),
-    ],
-)
-def test_weights_of_another_residual_network_are_refused(layers, norm, message):
-    encoder = ResNetV1(blocks=(1,), norm=norm)
-    shapes = jax.eval_shape(encoder.init, KEY, jnp.zeros((8, 8, 3)))
-    with pytest.raises(ValueError, match=f"The network of the tensors does not fit: .*{message}"):
-        from_torch_resnet(shapes, torch_tensors(layers))
+def test_weights_of_another_network_are_refused():
+    shapes = jax.eval_shape(ResNetV1(blocks=(1,)).init, KEY, jnp.zeros((8, 8, 3)))
+    for layers, message in (
+        (STEM, r"does not fit: it lacks .*, and has \['batch_stats/stem_norm/"),
+        ({"blocks.0.attn.qkv": (3,)}, "'blocks.0.attn.qkv.weight' is no array of a residual net"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            from_torch_resnet(shapes, torch_tensors(layers))

@@ -1,25 +1,27 @@
-"""Parameters of environments among the hyperparameters, and curricula of them."""
+"""Environments that change: by hyperparameters, curricula, random draws, and the update step."""
 
+import gymnasium
 import gymnax
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import registry
+import trees
+from flax import linen as nn
 from flax import struct
-from probes import Probe
-from trees import assert_equal
+from probes import Pennies, Probe
 
-from jaxagents import PPO, LinearSchedule, ppo
+from jaxagents import DQN, PPO, LinearSchedule, dqn, ppo
 from jaxagents.agents.config import PlayingHyperparameters
 from jaxagents.checkpoints.notes import notes_of_schedules, structured_as_saved
-from jaxagents.envs import Episodes, FrameStack, RandomParams, as_environment
+from jaxagents.envs import Episodes, FrameStack, Opponents, RandomParams, as_environment
 from jaxagents.envs.adapters.functional import with_numbers
 from jaxagents.envs.checks import check_numbers
 from jaxagents.envs.environment import Moment
 
 KEY = jax.random.key(0)
-CASE = registry.VALUE_BASED[0]
+CASE, ON_POLICY = registry.VALUE_BASED[0], registry.ON_POLICY[0]
 N_STEPS = 3
 
 
@@ -66,32 +68,17 @@ def returns(metrics):
     return metrics["returns"][..., 0] / N_STEPS
 
 
-def hyperparams_of(wage):
-    return CASE.hyperparams(env_params={"wage": wage})
-
-
 def test_members_of_a_sweep_have_parameters_of_their_own(agent):
-    result = agent.sweep(KEY[None], hyperparams_of(np.array([2.0, 5.0])), progress=False)
+    hyperparams = CASE.hyperparams(env_params={"wage": np.array([2.0, 5.0])})
+    result = agent.sweep(KEY[None], hyperparams, progress=False)
     np.testing.assert_allclose(returns(result.metrics)[:, 0], [[2.0] * 3, [5.0] * 3])
     assert result.best_hyperparams.env_params == {"wage": 5.0}
-    alone, _ = agent.train(KEY, hyperparams_of(5.0), progress=False)
-    first, second = (jax.tree.map(lambda x, i=i: x[i, 0], result.runners) for i in range(2))
-    assert_equal(second, alone)
-    assert first.info["critic_loss"] != second.info["critic_loss"]
-    other = agent.restart(alone, hyperparams_of(7.0))
-    np.testing.assert_allclose(returns(agent.evaluate(other)), 7.0)
-
-
-def test_members_that_are_vmapped_may_have_parameters_of_their_own(agent):
-    def evaluated(wage):
-        return agent.evaluate(agent.start(KEY, hyperparams_of(wage)))
-
-    shapes = jax.eval_shape(jax.vmap(evaluated), jnp.array([2.0, 5.0]))
-    assert shapes["returns"].shape == (2, 2)
+    for wage, member in zip((2.0, 5.0), result.runners.buffer.storage["rewards"], strict=True):
+        member = np.asarray(member)
+        assert set(member.ravel()) == {0.0, wage}
 
 
 def test_curricula_go_on_exactly(tmp_path):
-    """The number of parameters differs from those above, so that this has programs of its own."""
     raises = {"wage": lambda step: 1.0 + step + (2.1 + step) // 1.0}
     hyperparams = CASE.hyperparams(env_params=raises)
     whole, metrics = make().train(KEY, hyperparams, progress=False)
@@ -100,8 +87,11 @@ def test_curricula_go_on_exactly(tmp_path):
     assert set(rewards) == {0.0, *(1.0 + step + 2 + step for step in range(4))}
     folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
     make(**folder).train(KEY, hyperparams, n_steps=2, progress=False)
+    with pytest.raises(ValueError, match=r"wage.* was a FunctionSchedule .* give the hyper"):
+        make(**folder).restore("last")
+    make(**folder).restore("last", hyperparams=hyperparams)
     resumed, resumed_metrics = make(**folder).resume(KEY, hyperparams, progress=False)
-    assert_equal((resumed, resumed_metrics), (whole, metrics))
+    trees.assert_equal((resumed, resumed_metrics), (whole, metrics))
 
 
 def test_checkpoints_tell_which_parameters_there_were():
@@ -173,3 +163,63 @@ def test_environments_without_such_parameters_and_traced_agents_are_refused():
         episodes = Episodes(as_environment(probe()), 5)
         with pytest.raises(TypeError, match=message):
             check_numbers(episodes, {"bonus": 1.0})
+
+
+# Environments of the update.
+
+
+class Adapting(PPO):
+    """Opponents that choose the number of the update."""
+
+    def _rollout_environment(self, runner):
+        return self.episodes.env.against(lambda number, key, obs, allowed: runner.update_step)
+
+
+def test_a_rollout_is_played_in_the_environment_of_its_update():
+    critic = nn.Sequential((nn.Dense(1), jnp.squeeze))
+    config = ON_POLICY.config(actor_network=nn.Dense(4), critic_network=critic)
+    agent = Adapting(Opponents(Pennies(), 2), None, config, eval_during_training=False)
+    runner = trees.zeros(agent.program.start, KEY, ON_POLICY.hyperparams())
+    collect = jax.jit(agent._collect)
+    for update in range(3):
+        _, traj, _ = collect(runner.replace(update_step=np.int32(update)))
+        wins = np.asarray(traj.action) == update
+        np.testing.assert_array_equal(traj.reward, np.where(wins, 1.0, -1.0))
+        assert wins.any()
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        (lambda env: None, TypeError, r"must be a jaxagents\.envs\.Environment, .* got None"),
+        (
+            lambda env: env.env,
+            ValueError,
+            "state of the agent's own environment and Other.* differ",
+        ),
+        (
+            lambda env: FrameStack(env, 2),
+            ValueError,
+            "observation.* from Other._rollout_environmen",
+        ),
+    ],
+)
+def test_environments_in_which_episodes_cannot_go_on_are_refused(changed, error, message):
+    class Other(PPO):
+        def _rollout_environment(self, runner):
+            return changed(self.episodes.env)
+
+    config = ON_POLICY.config(actor_network=nn.Dense(4))
+    agent = Other(Opponents(Pennies(), 2), None, config, eval_during_training=False)
+    runner = jax.eval_shape(agent._create_runner, KEY, ON_POLICY.hyperparams())
+    with pytest.raises(error, match=message):
+        jax.eval_shape(agent._collect, runner)
+
+
+def test_agents_that_know_no_rollout_environment_refuse_the_hook():
+    env = gymnasium.make("CartPole-v1")
+    with pytest.raises(TypeError, match="overrides _rollout_environment, which"):
+        Adapting(env, None, ON_POLICY.config(n_evals=1))
+    around = type("Around", (DQN,), {"_rollout_environment": Adapting._rollout_environment})
+    with pytest.raises(TypeError, match="would never be called: it is a hook of PPO"):
+        around(Opponents(Pennies(), 2), None, dqn.AgentConfig(n_steps=1))
