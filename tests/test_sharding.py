@@ -7,7 +7,8 @@ import optax
 import pytest
 import trees
 from flax import linen as nn
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 
 from jaxagents import TrainState
 from jaxagents.data import Dataset
@@ -24,6 +25,8 @@ def test_on_one_device_values_are_unchanged():
 
 def test_splits_over_an_axis_of_another_name():
     mesh = Mesh(np.array(jax.devices()[:2]), ("members",))
+    with pytest.raises(ValueError, match=r"no axis 'data'; it has \['members'\]"):
+        shard_batch({"rewards": np.ones(2)}, mesh)
     assert shard_batch({"rewards": np.ones(2)}, mesh, axis="members")["rewards"].shape == (2,)
 
 
@@ -41,9 +44,10 @@ def test_each_device_decides_by_its_own_rows():
 
 def test_devices_share_an_update_without_a_change_to_it():
     rng = np.random.default_rng(0)
-    batch = {"observations": {"x": rng.normal(size=(8, 3))}, "targets": rng.normal(size=(8, 1))}
-    network = nn.Dense(1)
-    params = network.init(jax.random.key(0), batch["observations"]["x"])["params"]
+    obs, targets = rng.normal(size=(2, 16, 3)).astype(np.float32)
+    batch = {"observations": {"x": obs}, "targets": targets}
+    network = nn.Dense(3)
+    params = network.init(jax.random.key(0), obs)["params"]
     state = TrainState.create(network, params, optax.sgd(0.1))
 
     @jax.jit
@@ -54,27 +58,25 @@ def test_devices_share_an_update_without_a_change_to_it():
 
         return state.apply_loss_fn(loss_fn=loss_fn)
 
-    split = shard_batch(batch)
-    assert split["targets"].sharding.spec == PartitionSpec("data")
-    assert {len(shard.data) for shard in split["targets"].addressable_shards} == {1}
-    replicated, expected = replicate(state), update(state, batch)
+    split, replicated = shard_batch(batch), replicate(state)
+    assert split["targets"].sharding.spec == P("data")
+    assert {len(s.data) for s in split["targets"].addressable_shards} == {16 // 8}
     for x in jax.tree.leaves(replicated):
         assert x.sharding.is_fully_replicated
         assert len(x.sharding.device_set) == 8
     for start in (state, replicated):
-        trees.assert_close(update(start, split), expected)
+        trees.assert_close(update(start, split), update(state, batch))
     assert isinstance(shard_batch(Dataset(batch)), Dataset)
+    pair = Mesh(np.array(jax.devices()).reshape(2, 4), ("data", "model"))
+    assert {len(s.data) for s in shard_batch(batch, pair)["targets"].addressable_shards} == {8}
+    assert len(replicate(state, pair).step.sharding.device_set) == 8
 
 
-def test_an_axis_beside_data_holds_copies_and_what_devices_cannot_share_is_refused():
-    pair = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
-    rewards = shard_batch({"rewards": np.ones(8)}, pair)["rewards"]
-    assert {len(shard.data) for shard in rewards.addressable_shards} == {2}
-    assert len(replicate(jnp.ones(()), pair).sharding.device_set) == 8
+def test_refuses_what_devices_cannot_share():
     with pytest.raises(TypeError, match=r"n_devices must be an integer, got 1\.0"):
         make_mesh(1.0)
-    for n, sizes in ((10, "8 or 16"), (3, "8")):
-        uneven = {"rewards": np.ones(8), "observations": {"x": np.ones((n, 2))}}
+    for n, sizes in ((20, "16 or 24"), (3, "8")):
+        uneven = {"rewards": np.ones(16), "observations": {"x": np.ones((n, 2))}}
         message = f"'observations/x' has {n} samples, which 8 devices .*; {sizes} would"
         with pytest.raises(ValueError, match=message):
             shard_batch(uneven)

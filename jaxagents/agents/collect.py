@@ -13,7 +13,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.config import OnPolicyConfig
-from jaxagents.agents.runners import Runner
+from jaxagents.agents.runners import Runner, whole_critic
 from jaxagents.core.arrays import select
 from jaxagents.core.hyperparameters import Traced
 from jaxagents.core.observed import actor_mask
@@ -411,7 +411,7 @@ def collection_on_host(agent: "OnPolicyBase") -> HostCollection:
         return jax.vmap(drawing(agent, actor)[1])(noise, carry, obs)
 
     def begin(runner: Runner, where: Bool[np.ndarray, "environments"]) -> Runner:
-        critic = agent._whole_critic(runner.actor_training, runner.critic_training)
+        critic = whole_critic(agent.config, runner.actor_training, runner.critic_training)
         past = runner.critic_carry, runner.received
         nothing = jax.tree.map(lambda x: np.zeros(x.shape[1:], x.dtype), runner.received)
         present = begun_again(past, (initial_carry(critic.model_def), nothing), where)

@@ -39,7 +39,7 @@ from jaxagents.agents.collect import (
 )
 from jaxagents.agents.config import OnPolicyConfig, OnPolicyHyperparameters
 from jaxagents.agents.on_policy_checks import check_agent, check_learned
-from jaxagents.agents.runners import MOST_REWARD, Runner, observe_rewards
+from jaxagents.agents.runners import MOST_REWARD, Runner, observe_rewards, whole_critic
 from jaxagents.core.arrays import in_32_bits, repeated
 from jaxagents.core.hook_names import is_own
 from jaxagents.core.hyperparameters import Traced
@@ -51,7 +51,6 @@ from jaxagents.learners.memory import initial_carry
 from jaxagents.learners.optimizer import set_optimizer_params, trained_by
 from jaxagents.learners.train_state import Info, TrainState
 from jaxagents.networks import remembers
-from jaxagents.networks.encoding import BehindTrunk
 
 OnPolicyConfigT = TypeVar("OnPolicyConfigT", bound=OnPolicyConfig)
 OnPolicyHyperparametersT = TypeVar("OnPolicyHyperparametersT", bound=OnPolicyHyperparameters)
@@ -581,7 +580,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         first_obs = jax.tree.map(lambda x: x[0], obs)
         actor, critic = self._create_networks(actor_rng, critic_rng, first_obs)
         config, optimizer = self.config, self.config.optimizer
-        critic_memory = initial_carry(self._whole_critic(actor, critic).model_def)
+        critic_memory = initial_carry(whole_critic(self.config, actor, critic).model_def)
         shape = self._actors_shape
         counts = shape if playing(first_obs) is not None else ()
         received, returns, of_targets = (), (), ()
@@ -637,20 +636,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             RuntimeError: The agent has not been trained.
         """
         runner = self._last.usable_runner
-        return self._whole_critic(runner.actor_training, runner.critic_training)
-
-    def _whole_critic(self, actor: TrainState, critic: TrainState) -> TrainState:
-        """The critic from observations to values: behind the actor's trunk, if there is one."""
-        if self.config.trunk is None:
-            return critic
-        parts = {"trunk": actor.part("trunk"), "network": critic}
-        extra: dict[str, PyTree] = {}
-        for name, part in parts.items():
-            for kind, variables in part.extra_variables.items():
-                extra.setdefault(kind, {})[name] = variables
-        params = {name: part.params for name, part in parts.items()}
-        network = BehindTrunk(critic.model_def, parts["trunk"].model_def)
-        return TrainState(critic.step, params, None, extra, network)
+        return whole_critic(self.config, runner.actor_training, runner.critic_training)
 
     def vital_arrays(self, runner: Runner) -> dict[str, PyTree]:
         """The parameters of both networks, and the observations; see `Behaviour`."""

@@ -13,7 +13,7 @@ from jaxagents.agents.actor_and_critic import network_of, own_network
 from jaxagents.agents.checks import check_plays_on_host
 from jaxagents.agents.collect import DRAWING_HOOKS, distribution_at
 from jaxagents.agents.config import OnPolicyConfig
-from jaxagents.agents.runners import Runner
+from jaxagents.agents.runners import Runner, whole_critic
 from jaxagents.core.arrays import check_same_tree, check_size, is_numeric
 from jaxagents.core.hook_names import is_own
 from jaxagents.envs.checks import (
@@ -145,7 +145,7 @@ def _check_outputs(agent: "OnPolicyBase") -> PyTree:
     key, obs = jax.eval_shape(lambda: jax.random.key(0)), agent._observation
     actor, critic = jax.eval_shape(agent._create_networks, key, key, obs)
     _check_variables_are_kept(agent, obs, actor, critic)
-    critic = jax.eval_shape(agent._whole_critic, actor, critic)
+    critic = jax.eval_shape(lambda *both: whole_critic(agent.config, *both), actor, critic)
     _, value = jax.eval_shape(
         lambda critic, obs: step(critic, initial_carry(critic.model_def), obs), critic, obs
     )

@@ -7,8 +7,10 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from jaxagents import ops, sharding
+from jaxagents.agents.config import OnPolicyConfig
 from jaxagents.core.hyperparameters import Traced
 from jaxagents.learners.train_state import TrainState
+from jaxagents.networks.encoding import BehindTrunk
 
 MOST_REWARD = 10.0
 """Standard deviations to which normalised rewards are clipped."""
@@ -116,6 +118,20 @@ class OffPolicyRunner(LearnerRunner):
     received: PyTree = ()
     returns: PyTree = ()
     carry: PyTree = ()
+
+
+def whole_critic(config: OnPolicyConfig, actor: TrainState, critic: TrainState) -> TrainState:
+    """The critic from observations to values: behind the actor's trunk, if there is one."""
+    if config.trunk is None:
+        return critic
+    parts = {"trunk": actor.part("trunk"), "network": critic}
+    extra: dict[str, PyTree] = {}
+    for name, part in parts.items():
+        for kind, variables in part.extra_variables.items():
+            extra.setdefault(kind, {})[name] = variables
+    params = {name: part.params for name, part in parts.items()}
+    network = BehindTrunk(critic.model_def, parts["trunk"].model_def)
+    return TrainState(critic.step, params, None, extra, network)
 
 
 def observe_rewards(

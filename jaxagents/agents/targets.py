@@ -20,7 +20,7 @@ from jaxagents.agents.collect import (
     starts,
 )
 from jaxagents.agents.config import OnPolicyConfig
-from jaxagents.agents.runners import Runner
+from jaxagents.agents.runners import Runner, whole_critic
 from jaxagents.core.arrays import in_single_precision, select
 from jaxagents.core.describe import name_of
 from jaxagents.learners.fit import fewest_parts
@@ -46,7 +46,7 @@ def with_values(
 ) -> tuple[Runner, Transition]:
     """A rollout with the values that the critic now gives, and the runner with its memories after it."""
     config, carry = agent.config, runner.critic_carry
-    critic = agent._whole_critic(runner.actor_training, runner.critic_training)
+    critic = whole_critic(agent.config, runner.actor_training, runner.critic_training)
     if jax.tree.leaves(traj.critic_carry):  # valued before, from memories that the runner has left
         carry = jax.tree.map(lambda x: x[0], traj.critic_carry)
     carry = sharding.whole(carry) if config.replicated_updates else carry

@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxagents.catalogue import CATALOGUE, PRESETS
 from jaxagents.cli.mistakes import FailureError, MistakeError, environment_names, told_in_a_line
-from jaxagents.cli.options import Eval, Export, List, Plot, Replay, Verify
+from jaxagents.cli.options import Eval, Export, List, Plot, Repeat, Verify
 from jaxagents.cli.parsing import parse
 from jaxagents.cli.reports import draw_runs, print_table, report_episodes
 from jaxagents.cli.runs import Run
@@ -63,7 +63,7 @@ def plot(words: Sequence[str]) -> None:
 
 def replay(words: Sequence[str]) -> None:
     """Repeats updates of a run, and prints each: `jaxagents replay FOLDER --from 1200`."""
-    options = parse(Replay, words, "replay", "Repeats updates of a run, and prints each.")
+    options = parse(Repeat, words, "replay", "Repeats updates of a run, and prints each.")
     with told_in_a_line():
         numbers.positive("--updates", options.updates)
         if options.first is not None:

@@ -136,7 +136,7 @@ class Plot:
 
 
 @dataclasses.dataclass(frozen=True)
-class Replay:
+class Repeat:
     """Options of `replay`.
 
     Attributes:

@@ -57,7 +57,7 @@ class Fit(NamedTuple):
     name: str = "The loss of a fit"
 
 
-class Example(NamedTuple):
+class Minibatch(NamedTuple):
     """A minibatch and its losses, as shapes.
 
     Attributes:
@@ -239,16 +239,16 @@ def gradients(
     return sharding.mean_over_devices(mean_of_parts, samples)
 
 
-def _examples(fits: Sequence[Fit], n_minibatches: int, share: Share | None) -> list[Example]:
+def _examples(fits: Sequence[Fit], n_minibatches: int, share: Share | None) -> list[Minibatch]:
     """The shapes of a minibatch and of its losses, as inputs are before what needs losses of samples."""
 
-    def of_minibatch(trainings: list[TrainState], inputs: list[PyTree]) -> list[Example]:
+    def of_minibatch(trainings: list[TrainState], inputs: list[PyTree]) -> list[Minibatch]:
         n_steps, n_envs, *_ = jax.tree.leaves(inputs)[0].shape
         size = n_steps * n_envs // n_minibatches
         elements = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:size], inputs)
         samples = [fit.prepare(False, *taken) for fit, taken in zip(fits, elements, strict=True)]
         outputs = zip(samples, _losses(fits, trainings, samples, share), strict=True)
-        return [Example(given, *output) for given, output in outputs]
+        return [Minibatch(given, *output) for given, output in outputs]
 
     return jax.eval_shape(of_minibatch, [x.training for x in fits], [x.inputs for x in fits])
 
@@ -262,7 +262,7 @@ def _losses(
     return [fit.loss_fn(training, *inputs) for fit, training, inputs in networks]
 
 
-def _n_parts(examples: Sequence[Example], n_devices: int) -> int:
+def _n_parts(examples: Sequence[Minibatch], n_devices: int) -> int:
     """Number of equal parts in which a device computes the gradients of a minibatch.
 
     They are not much smaller than they may be; losses of whole minibatches are computed in one.

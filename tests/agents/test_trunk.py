@@ -12,6 +12,7 @@ from flax import linen as nn
 from probes import Allowed, MatchSign, Recall
 
 from jaxagents import IPPO, MAPPO, PPO
+from jaxagents.agents.runners import whole_critic
 from jaxagents.networks import (
     Normalised,
     PerActor,
@@ -53,7 +54,7 @@ def test_a_step_goes_down_the_sum_of_both_losses():
         def total(actor_params, critic_params):
             actor = collected.actor_training.replace(params=actor_params)
             critic = collected.critic_training.replace(params=critic_params)
-            networks = actor, agent._whole_critic(actor, critic)
+            networks = actor, whole_critic(agent.config, actor, critic)
             parts = zip(losses, networks, inputs, strict=True)
             return sum(loss(network, *of_loss, given) for loss, network, of_loss in parts)
 
