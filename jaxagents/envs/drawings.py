@@ -105,7 +105,9 @@ def _of_gymnasium(name: str) -> Any:
     import gymnasium
 
     require("pygame", "jaxagents[video]")
-    os.environ["SDL_AUDIODRIVER"] = "dummy"  # else pygame complains where there is no sound card
+    os.environ.setdefault(
+        "SDL_AUDIODRIVER", "dummy"
+    )  # else pygame complains where there is no sound card
     twin = gymnasium.make(name, render_mode="rgb_array").unwrapped
     twin.reset()
     return twin
