@@ -101,7 +101,7 @@ def test_a_run_leaves_everything_in_its_folder_and_says_what_to_try_next(run, ca
     assert description["config"]["n_steps"] == 2
     (hyperparams,) = description["hyperparams"]
     assert hyperparams["gamma"] == 0.9
-    assert hyperparams["actor_optimizer_params"]["grad_clip"] == "inf"
+    assert hyperparams["actor_optimizer_params.grad_clip"] == "inf"
     assert lines[0] == f"REINFORCE on CartPole-v1, in {folder}:"
     assert "  rollout_length: 8" in lines[1:7]
     assert not any("checkpoint_dir" in line for line in lines[1:])

@@ -170,7 +170,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         Returns:
             Its update step, and the parameters that its hyperparameters then give the environment.
         """
-        params = runner.hyperparams.env_params
+        params = dict(runner.hyperparams.env_params)
         return Moment(runner.update_step, values_at(params, runner.update_step))
 
     def at(self, moment: Moment) -> Self:
