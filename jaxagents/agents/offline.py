@@ -68,7 +68,8 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         """Makes an agent and puts its dataset on the device.
 
         Args:
-            env: The environment in which the agent is evaluated; see [`Agent`][jaxagents.Agent].
+            env: The environment in which the agent is evaluated; see
+                [`Agent`][jaxagents.agents.agent.Agent].
             env_params: Its parameters; `None` takes `env.default_params`.
             config: Static configuration.
             eval_during_training: Whether the agent is evaluated at each evaluation point of
@@ -83,9 +84,9 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         Raises:
             KeyError: The dataset lacks a key, such as `ends` to normalise rewards.
             TypeError: It is no dataset, it holds something else than numbers, or discrete actions are
-                not integers; or see [`Agent`][jaxagents.Agent].
+                not integers; or see [`Agent`][jaxagents.agents.agent.Agent].
             ValueError: The dataset does not fit the environment, has too few rows, takes an action that
-                its mask forbids, or holds NaN; or see [`Agent`][jaxagents.Agent].
+                its mask forbids, or holds NaN; or see [`Agent`][jaxagents.agents.agent.Agent].
         """
         super().__init__(env, env_params, config, eval_during_training)
         self._check_action_space()
