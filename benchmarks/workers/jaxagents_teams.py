@@ -16,10 +16,10 @@ from jaxagents.envs import Environment, Step
 from jaxagents.envs.spaces import Discrete
 from jaxagents.networks import (
     CategoricalActor,
+    PerActor,
     StateCritic,
     Torso,
     WithMemory,
-    for_each_actor,
 )
 
 
@@ -83,7 +83,7 @@ def make_agent(
         return WithMemory(network, cell, Torso((settings.width,), nn.relu))
 
     def of_all(network: nn.Module) -> nn.Module:
-        return for_each_actor(network, env.n_actors, shared_params=True)
+        return PerActor(network, env.n_actors, shared_params=True)
 
     layers = {"features": (settings.width,), "activation": nn.relu}
     actor = CategoricalActor(env.action_space.n, **layers)
