@@ -56,6 +56,17 @@ def test_values_of_successors_are_of_allowed_actions(recording):
     np.testing.assert_allclose(found, np.diag(learner.q(seen)))
 
 
+def test_a_batch_is_fitted_by_half_the_squared_error_however_large():
+    obs, actions = np.eye(3, 2, dtype=np.float32), np.array([2, 0, 1])
+    returns = np.array([0.5, -10.0, 30.0], np.float32)
+    learner = PQNLearner.create(0, obs, actions, n_actions=3, features=(4,))
+    q = np.asarray(learner.q(obs))[np.arange(3), actions]
+    batch = {"observations": obs, "actions": actions, "returns": returns}
+    _, info = learner.update(batch)
+    np.testing.assert_allclose(info["critic_loss"], np.mean(0.5 * (q - returns) ** 2), rtol=1e-4)
+    np.testing.assert_allclose(info["q"], q.mean(), rtol=1e-4)
+
+
 def test_targets_are_the_returns_of_the_true_successors(recording):
     agent, runner, steps, _ = recording
     assert np.asarray(steps.truncated).any()

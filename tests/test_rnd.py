@@ -61,6 +61,7 @@ def test_rewards_are_errors_in_units_of_the_deviation_of_their_endless_returns(a
         for error in errors:
             sums.append(carried + error)
             carried = float(start.hyperparams.gamma) * sums[-1]
+        np.testing.assert_allclose(runner.extra.returns.variance, np.var(sums), rtol=1e-3)
         intrinsic = errors / np.std(sums)
         reward = np.asarray(traj.reward) + 0.3 * intrinsic
         np.testing.assert_allclose(learned_from.reward, reward, rtol=1e-3)
