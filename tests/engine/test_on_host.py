@@ -317,6 +317,8 @@ def test_new_episodes_in_the_place_of_others_begin_without_memories():
 
 def test_statistics_are_of_all_transitions_which_are_stored_in_units_of_the_environment():
     runner, metrics = make_sac().train(KEY, n_steps=6, progress=False)
+    before = make_sac().start(KEY)
+    assert jax.random.key_data(runner.rng).tolist() != jax.random.key_data(before.rng).tolist()
     stored = runner.buffer.to_dataset()
     assert len(stored) == 8 + 2 * 6
     np.testing.assert_array_equal(stored["rewards"], stored["actions"][:, 0])
