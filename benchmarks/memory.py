@@ -181,25 +181,28 @@ def train_ppo(task: Task, memory: Memory | None, args: argparse.Namespace) -> np
 def train_ddqn(task: Task, memory: Memory | None, args: argparse.Namespace) -> np.ndarray:
     """Mean returns of DDQN after as many steps of environments, of each seed."""
     n_steps = n_updates_of(task, args) * BATCH_SIZE * task.rollout_length
-    n_updates = -(-n_steps // (16 * 4))
-    config = dqn.AgentConfig(
-        n_steps=n_updates,
-        eval_frequency=n_updates,
-        n_evals=N_EVALS,
-        batch_size=16,
-        rollout_length=4,
-        buffer_size=65_536,
-        learning_starts=2_048,
-        minibatch_size=256,
-        features=(64, 64),
-        n_step_returns=10,
-        memory=memory,
-        sequence_length=32,
-    )
+    config = dqn.AgentConfig(minibatch_size=256, n_step_returns=10, **replay(n_steps, memory))
     hyperparams = dqn.HyperParameters(
         gamma=task.gamma, tau=0.01, critic_learning_rate=1e-3, epsilon_steps=0.3 * n_steps
     )
     return mean_returns(DDQN(task.make(), None, config), hyperparams, args)
+
+
+def replay(n_steps: int, memory: Memory | None) -> dict[str, Any]:
+    """The fields that configurations of agents with a replay buffer have in common."""
+    n_updates = -(-n_steps // (16 * 4))
+    return {
+        "n_steps": n_updates,
+        "eval_frequency": n_updates,
+        "n_evals": N_EVALS,
+        "batch_size": 16,
+        "rollout_length": 4,
+        "buffer_size": 65_536,
+        "learning_starts": 2_048,
+        "features": (64, 64),
+        "memory": memory,
+        "sequence_length": 32,
+    }
 
 
 def train_pqn(task: Task, memory: Memory | None, args: argparse.Namespace) -> np.ndarray:
@@ -230,21 +233,8 @@ def train_actor_critic(
 ) -> np.ndarray:
     """Mean returns of SAC or TD3 after a tenth of the steps of environments, of each seed."""
     n_steps = n_updates_of(task, args) * BATCH_SIZE * task.rollout_length // 10
-    n_updates = -(-n_steps // (16 * 4))
     config = module.AgentConfig(
-        n_steps=n_updates,
-        eval_frequency=n_updates,
-        n_evals=N_EVALS,
-        batch_size=16,
-        rollout_length=4,
-        gradient_steps=8,
-        buffer_size=65_536,
-        learning_starts=2_048,
-        minibatch_size=512,
-        features=(64, 64),
-        memory=memory,
-        sequence_length=32,
-        burn_in=8,
+        minibatch_size=512, gradient_steps=8, burn_in=8, **replay(n_steps, memory)
     )
     hyperparams = module.HyperParameters(
         gamma=task.gamma, tau=0.01, actor_learning_rate=1e-3, critic_learning_rate=1e-3

@@ -278,7 +278,7 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
 
     def read(runner: OffPolicyRunner) -> OffPolicyRunner:
         reads_learner = config.normalise_rewards or runner.learner.observes
-        return runner.replace(buffer=None, **({} if reads_learner else {"learner": None}))
+        return runner.replace(buffer=None, learner=runner.learner if reads_learner else None)
 
     def store(
         buffer: DeviceBuffer, runner: OffPolicyRunner, rollout: HostRollout
@@ -295,7 +295,9 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
         present = runner.replace(learner=runner.learner._at_present())
         after = with_returns(config, present, seen).replace(learner=runner.learner)
         after = after_observing(agent, after, Experience(nonfinite, seen))
-        changed |= {name: getattr(after, name) for name in ("received", "returns", "learner")}
+        changed |= {"received": after.received, "returns": after.returns}
+        if runner.learner.observes:
+            changed["learner"] = after.learner
         return changed, Report({}, nonfinite)
 
     def learn(runner: OffPolicyRunner) -> tuple[OffPolicyRunner, Report]:
