@@ -263,14 +263,14 @@ ON_POLICY = [
 ]
 
 _DDQN = {"dueling": True, "n_step_returns": 2, "target_update_period": 5}
-_C51 = {"n_atoms": 41, "double": True, "dueling": True, "noisy": True}
+_C51 = {"n_atoms": 17, "double": True, "noisy": True}
 _BOUNDS = {"v_min": -4.0, "v_max": 4.0}
 _QRDQN = {"n_quantiles": 5, "prioritised_replay": True}
 VALUE_BASED = [
-    LearnerCase("DQN", dqn.DQN, hyper=_Q, value=_largest, updates=1000),
-    LearnerCase("DDQN", dqn.DDQN, _DDQN, hyper={**_Q, "tau": 0.3}, value=_largest, updates=1000),
-    LearnerCase("C51", c51.C51, _C51, hyper={**_Q, **_BOUNDS}, value=_largest, updates=1500),
-    LearnerCase("QRDQN", qrdqn.QRDQN, _QRDQN, hyper=_Q, value=_largest, updates=1500),
+    LearnerCase("DQN", dqn.DQN, hyper=_Q, value=_largest),
+    LearnerCase("DDQN", dqn.DDQN, _DDQN, hyper={**_Q, "tau": 0.3}, value=_largest),
+    LearnerCase("C51", c51.C51, _C51, hyper={**_Q, **_BOUNDS}, value=_largest),
+    LearnerCase("QRDQN", qrdqn.QRDQN, _QRDQN, hyper=_Q, value=_largest),
     RolloutCase("PQN", pqn.PQN, hyper={"gamma": 0.5, "epsilon": 0.2}, value=_largest),
 ]
 
@@ -278,9 +278,9 @@ _SAC = {"backup_entropy": False}
 _NOISY = {**_ACTOR_CRITIC, "exploration_noise": 0.5}
 _DISCRETE = {**_BOTH, "continuous": False, "value": _chosen_of_several}
 ACTOR_CRITIC = [
-    LearnerCase("SAC", sac.SAC, _SAC, hyper=_COLD, updates=1500, **_BOTH),
-    LearnerCase("discrete SAC", sac.SAC, _SAC, hyper=_COLD, updates=1500, **_DISCRETE),
-    LearnerCase("TD3", td3.TD3, {"policy_delay": 1}, hyper=_NOISY, updates=1500, **_BOTH),
+    LearnerCase("SAC", sac.SAC, _SAC, hyper=_COLD, **_BOTH),
+    LearnerCase("discrete SAC", sac.SAC, _SAC, hyper=_COLD, **_DISCRETE),
+    LearnerCase("TD3", td3.TD3, {"policy_delay": 1}, hyper=_NOISY, updates=1000, **_BOTH),
 ]
 
 _IQL = {"value": lambda learner, obs: learner.value(obs), "trained": ("actor", "critic", "value")}
@@ -289,18 +289,17 @@ _BC = {"trained": ("actor",), "loss": "actor_loss", "expert": True}
 _LITTLE = {"conservative_weight": 0.01}
 _EXPECTILE, _BETA = ({**_ACTOR_CRITIC, "expectile": 0.95}, {**_ACTOR_CRITIC, "beta": 3.0})
 OFFLINE = [
-    OfflineCase("IQL", iql.IQL, hyper=_EXPECTILE, updates=3000, **{**_BOTH, **_IQL}),
-    OfflineCase("AWAC", awac.AWAC, hyper=_BETA, updates=3000, **_BOTH),
-    OfflineCase("TD3BC", td3bc.TD3BC, _TD3BC, hyper=_ACTOR_CRITIC, updates=3000, **_BOTH),
+    OfflineCase("IQL", iql.IQL, hyper=_EXPECTILE, learning_rate=3e-3, updates=2500, **_BOTH | _IQL),
+    OfflineCase("AWAC", awac.AWAC, hyper=_BETA, updates=1500, **_BOTH),
+    OfflineCase("TD3BC", td3bc.TD3BC, _TD3BC, hyper=_ACTOR_CRITIC, updates=1500, **_BOTH),
     OfflineCase(
-        "CQL", cql.CQL, {"n_action_samples": 2}, hyper={**_COLD, **_LITTLE}, updates=3000, **_BOTH
+        "CQL", cql.CQL, {"n_action_samples": 2}, hyper={**_COLD, **_LITTLE}, updates=1500, **_BOTH
     ),
     OfflineCase(
         "discrete CQL",
         cql.CQL,
         hyper={**_ACTOR_CRITIC, **_LITTLE},
         value=lambda learner, obs: learner.critic(obs).max(-1),
-        updates=1500,
     ),
     OfflineCase("BC", bc.BC, continuous=True, **_BC),
     OfflineCase("discrete BC", bc.BC, **_BC),

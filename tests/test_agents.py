@@ -16,10 +16,13 @@ from jaxagents import load_policy, ops
 from jaxagents.sharding import make_mesh
 
 KEY = jax.random.key(0)
-PPO = AGENTS[0]
+PPO, REINFORCE = (case for case in AGENTS if case.name in ("PPO", "REINFORCE"))
 every_agent = pytest.mark.parametrize("case", AGENTS, ids=lambda case: case.name)
 WHOLE = [family[0] for family in FAMILIES]
+SHARED = [case for case in WHOLE if case.name != "SAC"]
+"""Devices gather as those of DQN do, and learn by an actor and critics as those of IQL do."""
 one_of_each_family = pytest.mark.parametrize("case", WHOLE, ids=lambda case: case.name)
+the_smallest = pytest.mark.parametrize("case", [REINFORCE], ids=["REINFORCE"])
 KNOWN = [
     (KnownBest.observation(0), 1.0),
     (KnownBest.observation(0, sign=-1.0), 1.0),
@@ -177,16 +180,16 @@ def test_going_on_from_a_runner_or_from_disk_equals_one_run(case, tmp_path):
     np.testing.assert_array_equal(since["update_step"], [2, 4])
 
 
-def test_vmapped_over_keys_and_every_hyperparameter_equals_single():
+@the_smallest
+def test_vmapped_over_keys_and_every_hyperparameter_equals_single(case):
     """As the members of a sweep are, for one of each family below."""
-    (case,) = (case for case in AGENTS if case.name == "REINFORCE")
-    keys = jax.random.split(KEY, 2)[np.array([0, 1, 0])]
+    keys = jax.random.split(KEY, 3)
     runners, metrics = jax.vmap(make(case).train)(keys, stacked(case))
     alone = make(case).train(keys[1], member(stacked(case), 1), progress=False)
     trees.assert_close(member((runners, metrics), 1), alone)
 
 
-@one_of_each_family
+@pytest.mark.parametrize("case", SHARED, ids=lambda case: case.name)
 def test_two_devices_that_share_a_training_make_that_of_one(case):
     agent = make(case, evaluates=False)
     shared, _ = agent.train(KEY, case.hyperparams(), progress=False, mesh=make_mesh(2))
@@ -284,11 +287,12 @@ def test_updates_are_lowered_for_accelerators(case):
     assert "stablehlo.while" in traced.lower(lowering_platforms=("cuda", "tpu")).as_text()
 
 
-def test_vmapped_seeds_decompose_one_matrix_at_a_time():
+@the_smallest
+def test_vmapped_seeds_decompose_one_matrix_at_a_time(case):
     """A batched QR decomposition can freeze XLA's CPU backend."""
     keys = jax.random.split(KEY, (2, 3))
-    start = jax.vmap(jax.vmap(make(PPO).start, (0, None)), (0, None))
-    program = jax.jit(start).lower(keys, PPO.hyperparams()).as_text()
+    start = jax.vmap(jax.vmap(make(case).start, (0, None)), (0, None))
+    program = jax.jit(start).lower(keys, case.hyperparams()).as_text()
     decompositions = re.findall(r"@lapack_sgeqrf.*-> \(tensor<([0-9x]+)xf32>", program)
     assert decompositions
     assert all(shape.count("x") == 1 for shape in decompositions)

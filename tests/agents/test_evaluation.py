@@ -91,7 +91,6 @@ def test_evaluation_metrics_that_need_what_is_not_kept_are_refused():
             r"\['win'\], but the info of .* has \['cost', 'late",
         ),
         ({"final_info": "won"}, TypeError, r"tuple of names, such as \('won',\), got 'won'"),
-        ({"final_info": ("won",), "summed_info": ("won",)}, ValueError, "named twice"),
     ],
 )
 def test_names_that_do_not_serve_are_refused(names, error, message):
@@ -122,7 +121,6 @@ def shapes_after_an_update():
         (lambda x: {"scores": x}, ValueError, r"must give 'returns'.*\['scores'\]"),
         (lambda x: None, TypeError, "dict of arrays, got a NoneType"),
         (lambda x: {"returns": x, "task": "easy"}, TypeError, "gives 'easy' for 'task'"),
-        (lambda x: {"returns": x, "of": [x]}, TypeError, r"gives \[.* for 'of'"),
         (lambda x: {"returns": x, 1: x}, TypeError, "for 1: give an array"),
         (
             lambda x: {"returns": x, "update_step": x, "seed": x},
@@ -152,13 +150,10 @@ def test_metrics_go_on_with_the_entries_that_they_began_with(tmp_path):
 
     hyperparams = A2C_CASE.hyperparams()
     make("won").train(KEY, hyperparams, n_steps=1, progress=False)
-    for names, message in (
-        ((), r"had \['won'\] so far, which the agent lacks\. Set final_info"),
-        (("late",), r"\['won'\] .* lacks, and lacked \['late'\] so far, which the"),
-        (("won", "late"), r"training lacked \['late'\] so far, which the agent has"),
+    with pytest.raises(
+        ValueError, match=r"\['won'\] .* lacks, and lacked \['late'\] so far, which"
     ):
-        with pytest.raises(ValueError, match=message):
-            make(*names).resume(KEY, hyperparams, progress=False)
+        make("late").resume(KEY, hyperparams, progress=False)
     assert saved_steps(tmp_path) == [0, 1]
     make("won").resume(KEY, hyperparams, progress=False)
     assert saved_steps(tmp_path)[-1] > 1

@@ -8,7 +8,7 @@ import pytest
 from flax import linen as nn
 from probes import MatchSign
 
-from jaxagents import IPPO, PPO, PQN, SAC, TD3, DQNLearner, PQNLearner
+from jaxagents import IPPO, PPO, PQN, TD3, DQNLearner, PQNLearner
 from jaxagents.ppo import HyperParameters
 
 KEY = jax.random.key(0)
@@ -63,8 +63,6 @@ def nothing(self, *args):
 
 NETWORK = "_network must return a flax.linen module, .*got {}."
 METHOD = r"{0} must be a method, {0}\(self, hyperp"
-NEVER = r"Own\.{} would never be called: {}"
-STEP = r"(.|\n)*\({}Learner\):\n *def {}"
 
 
 @pytest.mark.parametrize(
@@ -75,10 +73,11 @@ STEP = r"(.|\n)*\({}Learner\):\n *def {}"
             own(_trajectory_advantages=staticmethod(lambda traj, advantage: advantage)),
             r"Own\._trajectory_advantages must be .*\(self, advantage, traj\), got",
         ),
-        (own(PQN, _initial=nothing), NEVER.format("_initial", ".* of the learner")),
-        (own(PQN, _trajectory_returns=nothing), NEVER.format("_trajectory_returns", "it is a")),
-        (own(SAC, _targets=nothing), NEVER.format("_targets", STEP.format("SAC", "_targets"))),
-        (own(TD3, _actor_loss=nothing), STEP.format("TD3", r"_actor_loss\(self, params, critic")),
+        (own(PQN, _trajectory_returns=nothing), "_trajectory_returns would never be called: it is"),
+        (
+            own(TD3, _actor_loss=nothing),
+            r"\(TD3Learner\):\n *def _actor_loss\(self, params, critic",
+        ),
         (Constructed, r"Constructed\._actor_losses would .*Did you mean _actor_loss\?"),
         (own(_actor_network=nothing), NETWORK.format("None")),
         (own(_critic_network=lambda self: nn.Dense), NETWORK.format("the class Dense")),
@@ -89,7 +88,7 @@ STEP = r"(.|\n)*\({}Learner\):\n *def {}"
 )
 def test_hooks_that_would_not_serve_are_named(agent, message):
     with pytest.raises(TypeError, match=message):
-        agent(MatchSign(continuous=issubclass(agent, SAC | TD3)), None, agent._config_type(), False)
+        agent(MatchSign(continuous=agent.__base__ is TD3), None, agent._config_type(), False)
 
 
 def test_values_of_one_observation_are_refused_where_the_critic_has_a_memory():
@@ -215,7 +214,6 @@ def several(self, runner, traj, rngs):
             r"Own\._actor_minibatch must .*leading axes \(samples\) of \(12,\), got one of shape \(1",
         ),
         (critic_loss(lambda x, y: x[:, None] - y[None]), OF_SAMPLES + r"\(12, 12\)"),
-        (critic_loss(lambda x, y: (x - y)[:, None]), OF_SAMPLES + r"\(12, 1\)"),
         (own(_actor_loss=without_divergence), r"Own\._actor_loss must report 'kl'.*approximate_kl"),
         (own(_critic_loss=reporting), r"_critic_loss reports \['explained_variance'\], which up"),
         (own(_trajectory_advantages=lambda self, advantage, traj: advantage), "return two arrays"),
@@ -223,7 +221,6 @@ def several(self, runner, traj, rngs):
             own(_trajectory_advantages=lambda self, advantage, traj: (0.0, 0.0)),
             r"must return two arrays of shape \(4,\), .* got shapes \[\(\), \(\)",
         ),
-        (own(_learn=nothing), r"Own\._learn must return the runner .* a NoneType"),
         (own(_learn=lambda self, runner, *args: runner), r"_learn must return the .* a Runner"),
         (own(_training_step=nothing), r"Own\._training_step.* must return .* NoneType"),
         (own(_learn=several), r"Own: .* one number each, got the shapes \{'mine': \(4,\)\}"),

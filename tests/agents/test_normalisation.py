@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 from flax import struct
 from jaxtyping import PyTree
-from probes import MatchSign, Probe
+from probes import MatchSign
 from registry import AGENTS
 
-from jaxagents import A2C, ops
-from jaxagents.a2c import AgentConfig
+from jaxagents import ops
 from jaxagents.agents.off_policy import gradient_step
 from jaxagents.agents.targets import observe_targets
 from jaxagents.learners.train_state import TrainState
-from jaxagents.networks import CategoricalActor, DiscreteCritic, Normalised
+from jaxagents.networks import DiscreteCritic, Normalised
 from jaxagents.td3 import TD3Learner
 
 KEY = jax.random.key(0)
@@ -92,48 +91,32 @@ def test_returns_of_long_ago_are_forgotten():
     np.testing.assert_allclose(moments.mean, 1.0 + 99.0 * 0.99**250, rtol=1e-3)
 
 
-class Structured(Probe):
-    """A dict of a picture, a vector and a number of a kind."""
-
-    def observe(self, state):
-        return {
-            "picture": jnp.full((3, 3, 1), 200, jnp.uint8),
-            "vector": jnp.stack([state.sign, 1e3]),
-            "kind": jnp.ones((), jnp.int32),
-        }
+def of_a_batch():
+    """A learner made of a batch of observations, which has statistics of one."""
+    obs, actions = np.zeros((5, 2)), np.zeros((5, 1))
+    return TD3Learner.create(0, obs, actions, normalise_observations=True, features=(8,))
 
 
-def test_observations_of_any_structure():
-    config = AgentConfig(n_steps=1, batch_size=4, rollout_length=4, **BOTH)
-    program = A2C(Structured(), None, config, False).program
-    runner = jax.eval_shape(program.start, KEY, CASES["A2C"].hyperparams())
-    runner, _ = jax.eval_shape(program.advance, runner, np.int32(1))
-    kept = runner.actor_training.extra_variables["observed"]["statistics"]["moments"]
-    assert [None if part is None else part.mean.shape for part in kept] == [None, None, (2,)]
-
-
-def test_a_network_that_normalises_needs_no_switch_and_leaves_others_alone():
-    actor = Normalised(CategoricalActor(2, features=()))
-    runner = started(CASES["A2C"].make(FarOff, False, actor_network=actor), "A2C")
-    assert moments(runner.actor_training).mean.shape == (2,)
-    assert not runner.critic_training.extra_variables
-
-
-@pytest.mark.parametrize("name", ["SAC", "discrete SAC"])
-def test_every_network_of_a_learner_normalises(name):
-    for state in networks_of(started(make(name), name).learner).values():
+@pytest.mark.parametrize(
+    "learner",
+    [
+        *(lambda name=name: started(make(name), name).learner for name in ("SAC", "discrete SAC")),
+        lambda: jax.eval_shape(of_a_batch),
+    ],
+    ids=["SAC", "discrete SAC", "of a batch"],
+)
+def test_every_network_of_a_learner_normalises(learner):
+    for state in networks_of(learner()).values():
         assert moments(state).mean.shape == (2,)
 
 
-@pytest.mark.parametrize("name", ["A2C", "DQN", "discrete BC"])
+@pytest.mark.parametrize("name", ["A2C", "DQN"])
 def test_without_the_switches_a_runner_is_as_before(name):
     runner = started(CASES[name].make(FarOff, False), name)
     states = jax.tree.leaves(runner, is_leaf=lambda x: isinstance(x, TrainState))
     assert not any(x.extra_variables for x in states if isinstance(x, TrainState))
-    if name != "discrete BC":
-        assert (runner.received, runner.returns) == ((), ())
-    if name == "A2C":
-        assert runner.targets == ()
+    assert (runner.received, runner.returns) == ((), ())
+    assert name == "DQN" or runner.targets == ()
 
 
 def networks_of(learner):
@@ -181,16 +164,6 @@ def test_off_policy_agents_keep_raw_transitions_observe_them_and_learn_from_norm
     assert runner.received.shape == (n_envs,)
     learner = agent.advance(runner, np.int32(400)).learner
     np.testing.assert_array_equal(learner.sample_actions(SIGNS), [1, 0])
-
-
-def test_a_learner_made_of_a_batch_has_statistics_of_one_observation():
-    learner = TD3Learner.create(
-        0, np.zeros((5, 2)), np.zeros((5, 1)), normalise_observations=True, features=(8,)
-    )
-    obs = np.random.default_rng(0).normal(50.0, 2.0, (40, 2)).astype(np.float32)
-    learner = learner.observe(obs)
-    for state in networks_of(learner).values():
-        np.testing.assert_allclose(moments(state).mean, obs.mean(0), rtol=1e-5)
 
 
 def test_offline_agents_have_the_statistics_of_their_dataset_from_the_start():

@@ -105,9 +105,9 @@ def test_policies_draw_in_their_own_way():
     np.testing.assert_array_equal(drawn(started(make())), np.zeros((2, 5, 6)))
 
 
-def halved_on_a_plateau(learning_rate):
+def halved_on_a_plateau(learning_rate, optimizer=optax.adam):
     plateau = optax.contrib.reduce_on_plateau(factor=0.5, patience=1)
-    return optax.chain(optax.adam(learning_rate), plateau)
+    return optax.chain(optimizer(learning_rate), plateau)
 
 
 class Reporting(PPO):
@@ -124,14 +124,22 @@ class Reporting(PPO):
 SIZES = {"n_steps": 1, "rollout_length": 8, "actor_epochs": 1, "critic_epochs": 2}
 
 
-@pytest.fixture(scope="module")
-def trained():
-    """A training in one environment, of more minibatches than that and half precision."""
+def reporting(optimizer=halved_on_a_plateau):
+    """An agent in one environment, of more minibatches than that and half precision."""
     actor, critic = (nn.Dense(n, param_dtype=jnp.bfloat16) for n in (2, 1))
     sizes = {**SIZES, "batch_size": 1, "minibatches_per_epoch": 4}
     networks = {"actor_network": actor, "critic_network": critic}
-    config = AgentConfig(optimizer=halved_on_a_plateau, **sizes, **networks)
-    return make(Reporting, config).train(KEY, HyperParameters(), progress=False)
+    return make(Reporting, AgentConfig(optimizer=optimizer, **sizes, **networks))
+
+
+@pytest.fixture(scope="module")
+def agent():
+    return reporting()
+
+
+@pytest.fixture(scope="module")
+def trained(agent):
+    return agent.train(KEY, HyperParameters(), progress=False)
 
 
 def test_minibatches_may_be_counted_and_be_more_than_environments(trained):
@@ -228,8 +236,8 @@ def test_optimizers_are_told_the_loss(trained):
     assert plateau.scale < 1.0
 
 
-def test_a_runner_of_another_agent_goes_on_in_the_networks_of_this_one():
-    other = make(config=CONFIG.replace(optimizer=optax.nadam))
-    runner, _ = other.train(None, None, started(make()), progress=False)
-    own = jax.eval_shape(other.program.start, KEY, HyperParameters())
+def test_a_runner_of_another_agent_goes_on_in_the_networks_of_this_one(agent):
+    other = reporting(functools.partial(halved_on_a_plateau, optimizer=optax.nadam))
+    runner, _ = agent.train(None, None, started(other), progress=False)
+    own = jax.eval_shape(agent.program.start, KEY, HyperParameters())
     assert jax.tree.structure(runner.replace(info={})) == jax.tree.structure(own)

@@ -169,23 +169,6 @@ def assert_moments(moments, samples):
     assert moments.count == len(samples)
 
 
-def test_the_first_ratio_of_an_update_is_1():
-    """It would not be if statistics were updated before the update."""
-    first = rollout(make().advance(start(), 2))
-
-    @jax.jit
-    def kl(first, observes_before):
-        actor = first.runner.actor_training
-        given = jax.tree.map(
-            lambda x, y: jnp.where(observes_before, x, y), actor.observe(first.played.obs), actor
-        )
-        fit, _ = fits_of(make(), first.runner.replace(actor_training=given), first.traj)
-        return fit.loss_fn(given, *first.samples[0])[1]["kl"].mean()
-
-    assert abs(kl(first, False)) < 1e-9
-    assert kl(first, True) > 1e-6
-
-
 def test_old_values_are_those_that_the_critic_gave():
     runner = start(learning_rate=0.0)
     for _ in range(2):

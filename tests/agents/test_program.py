@@ -13,22 +13,6 @@ KEY = jax.random.key(0)
 SMALL = next(case for case in AGENTS if case.name == "REINFORCE")
 
 
-def _split(runner, metrics):
-    """The runner and how it plays, and the means of losses, which programs may round otherwise."""
-    played = {name: x for name, x in metrics.items() if name not in runner.info}
-    losses = {name: metrics[name] for name in runner.info}
-    return (runner.replace(info={}), played), (runner.info, losses)
-
-
-def test_plain_equals_traced_bit_for_bit():
-    agent = SMALL.make(MatchSign)
-    plain = agent.train(KEY, SMALL.hyperparams(), progress=False)
-    traced = jax.jit(agent.train)(KEY, SMALL.hyperparams())
-    exact, rounded = zip(*(_split(*training) for training in (plain, traced)), strict=True)
-    trees.assert_equal(*exact)
-    trees.assert_close(*rounded)
-
-
 def test_one_program_makes_every_number_of_updates():
     agent = SMALL.make(MatchSign)
     runner = agent.advance(agent.start(KEY, SMALL.hyperparams()), np.int32(1))
@@ -41,24 +25,15 @@ def test_one_program_makes_every_number_of_updates():
         agent.advance(runner, 1.5)
 
 
-def test_an_agent_whose_runner_is_used_up_says_so(tmp_path):
+def test_an_agent_whose_runner_is_used_up_says_so():
     agent = SMALL.make(MatchSign)
     agent.collect_training(agent.start(KEY, SMALL.hyperparams()), {})
     runner = agent.advance(agent.training_runner, 1)
-    uses = [
-        lambda: agent.eval(KEY),
-        lambda: agent.policy(jnp.zeros(2)),
-        lambda: agent.export_policy(tmp_path / "policy"),
-        lambda: agent.previous_training_max_step,
-    ]
-    for use in uses:
-        with pytest.raises(
-            ValueError, match=r"used up by advance: .* agent\.collect_training\(run"
-        ):
+    for use in (lambda: agent.policy(jnp.zeros(2)), lambda: agent.previous_training_max_step):
+        with pytest.raises(ValueError, match="used up by advance"):
             use()
     agent.collect_training(runner, {})
     assert agent.previous_training_max_step == 1
-    agent.policy(jnp.zeros(2))
 
 
 def test_one_program_starts_from_hyperparameters_of_every_type():

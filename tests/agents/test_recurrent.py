@@ -8,7 +8,7 @@ import trees
 from flax import linen as nn
 from probes import Allowed, Recall
 
-from jaxagents import IPPO, MAPPO, PPO, PPOBase
+from jaxagents import IPPO, MAPPO, PPO
 from jaxagents.agents.collect import Transition, by_environment
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks import CategoricalActor, StateCritic, WithMemory
@@ -92,8 +92,6 @@ def test_interrupted_and_restored_is_uninterrupted_on_any_number_of_devices(lear
 
 def test_refuses_what_knows_nothing_of_the_memory(learnt):
     own = {"actor_network": WithMemory(FORGETFUL), "critic_network": StateCritic()}
-    with pytest.raises(TypeError, match=r"with a memory, _distribution_of\(output\)"):
-        make(agent=type("WithoutDistribution", (PPOBase,), {}), **own)
     with pytest.raises(ValueError, match="n_groups must divide the 1 environments of a minibatch"):
         make(batch_size=4, minibatch_size=1, n_groups=2, **own)
     with pytest.raises(TypeError, match="has a memory: call act"):

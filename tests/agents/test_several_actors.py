@@ -4,12 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import linen as nn
 from probes import Allowed, MatchSign, Probe
 from registry import AGENTS
 
 from jaxagents import IPPO, MAPPO, PPO
-from jaxagents.networks import StateCritic
 from jaxagents.ppo import AgentConfig
 
 KEY = jax.random.key(0)
@@ -85,11 +83,6 @@ def test_actors_that_share_a_network_are_masked():
 @pytest.mark.parametrize(("sharing", "shape"), [("shared", ()), ("torso", (2,))])
 def test_actors_that_share_a_critic_share_the_moments_of_its_targets(sharing, shape):
     assert started(make(sharing, normalise_values=True)).targets.mean.shape == shape
-
-
-def test_actors_that_share_a_memory_may_be_masked():
-    agent = make("shared", Allowed, memory="gru")
-    jax.eval_shape(agent.program.advance, started(agent), np.int32(1))
 
 
 def test_the_centralised_critic_of_mappo_is_one_network_anyhow():
@@ -176,10 +169,3 @@ def test_the_critic_sees_the_state_or_else_what_all_actors_observe(env, n_seen):
     runner = started(centralised(env))
     assert n_inputs(runner.critic_training) == n_seen
     assert n_inputs(runner.actor_training) == 1
-
-
-def test_critics_with_one_value_for_all_are_refused():
-    with pytest.raises(ValueError, match=r"critic's value must have shape \(2,\), got shape \(\)"):
-        MAPPO(Hidden(), None, AgentConfig(critic_network=StateCritic()))
-    given = AgentConfig(critic_network=nn.Dense(2))
-    assert MAPPO(Hidden(), None, given).config is given
