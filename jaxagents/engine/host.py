@@ -208,7 +208,7 @@ class _Playing:
             carry, action, log_prob = act(acting, before, obs, draws, np.int32(time_in_block))
             if meanwhile and time == n_steps - 1:
                 meanwhile()  # the device goes on with it once it has acted
-            action, log_prob = jax.device_get((action, log_prob))
+            action, log_prob = jax.tree.map(np.asarray, (action, log_prob))
             step = episodes.step(action)
             ends = step.terminated, step.truncated
             row = HostRollout(

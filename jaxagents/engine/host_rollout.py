@@ -110,15 +110,15 @@ class Rows:
     ) -> None:
         """Adds a step of the environments in which it counts; `begins` says where an episode begins."""
         self.begins |= counts & (self._taken == 0) & begins
-        step = jax.tree.map(np.asarray, step)
+        arrays = [np.asarray(x) for x in jax.tree.leaves(step)]
         if self._rollout is None:
-            self._rollout = jax.tree.map(
-                lambda x: np.empty((self._n_steps, *x.shape), x.dtype), step
-            )
+            rows = [np.empty((self._n_steps, *x.shape), x.dtype) for x in arrays]
+            self._rollout = jax.tree.unflatten(jax.tree.structure(step), rows)
         self.left_out |= counts & (self._taken == self._n_steps)
         (where,) = np.nonzero(counts & (self._taken < self._n_steps))
         at = self._taken[where], where
-        jax.tree.map(lambda rows, x: rows.__setitem__(at, x[where]), self._rollout, step)
+        for rows, x in zip(jax.tree.leaves(self._rollout), arrays, strict=True):
+            rows[at] = x[where]
         self._taken[where] += 1
 
     @property
