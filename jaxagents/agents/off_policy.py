@@ -239,8 +239,8 @@ def gradient_step(
     drawn, probabilities = buffer.sample_prioritised(rng, n_drawn)
     weights = importance_weights(probabilities, hyperparams.importance_exponent)
     batch = replay.batch(buffer, replay.rows_from(buffer, drawn), hyperparams.gamma)
-    batch["weights"] = replay.weights_of(weights, batch)
-    learner, info = update_on(config, learner, _in_units(agent, batch, returns))
+    batch = {**_in_units(agent, batch, returns), "weights": replay.weights_of(weights, batch)}
+    learner, info = update_on(config, learner, batch)
     _check_errors(type(learner).__name__, info, config.minibatch_size)
     errors = replay.errors_of(jnp.abs(info.pop("td_errors")))
     priorities = (errors + _SMALLEST_PRIORITY) ** hyperparams.priority_exponent
