@@ -60,7 +60,7 @@ def check_agent(agent: "OnPolicyBase") -> None:
 
 def check_actors(agent: "OnPolicyBase") -> None:
     """Raises unless the environment has several actors, if the agent trains such, or else one."""
-    check = check_several_actors if agent._actors_shape else check_one_actor
+    check = check_several_actors if agent.episodes.actors_shape else check_one_actor
     check(agent.episodes.env, type(agent).__name__)
 
 
@@ -164,7 +164,7 @@ def _check_outputs(agent: "OnPolicyBase") -> PyTree:
     action, greedy, log_prob, entropy = jax.eval_shape(act, key, actor, obs)
     outputs = {"the critic's value": value, "_entropy": entropy, "_log_prob": log_prob}
     for what, output in outputs.items():
-        check_size(output, agent._actors_shape, f"{name}: {what}")
+        check_size(output, agent.episodes.actors_shape, f"{name}: {what}")
     check_same_tree(action, greedy, f"{name}: the action", "_sample_actions", "policy")
     return action
 

@@ -12,7 +12,7 @@ from flax import linen as nn
 from jaxtyping import PyTree
 
 from jaxagents import ops
-from jaxagents.agents.actor_and_critic import make_network
+from jaxagents.agents.actor_and_critic import own_network
 from jaxagents.agents.on_policy import (
     OnPolicyBase,
     OnPolicyConfigT,
@@ -126,7 +126,7 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
                 raise ValueError(f"{env_name}.action_space is empty: {space!r}.")
 
         map_spaces(check, space)
-        if sharing != "separate" and not self._actors_shape:
+        if sharing != "separate" and not self.episodes.actors_shape:
             raise ValueError(
                 f"{name} has one actor, so that config.network_sharing={sharing!r} means nothing: leave "
                 "it out, or train several actors with IPPO or MAPPO."
@@ -160,7 +160,7 @@ def default_network(
 def _networks_of_actors(agent: OnPolicyBase, make: Callable[..., nn.Module]) -> nn.Module:
     """The default networks of all actors, with the parameters in common that they are to have."""
     n_categories, sharing = agent.episodes.n_categories, agent.config.network_sharing
-    if not agent._actors_shape:
+    if not agent.episodes.actors_shape:
         return default_network(agent, make, n_categories)
     own, n_actors = _own_observations(agent), agent.n_actors
     if sharing != "torso":
@@ -173,8 +173,8 @@ def _networks_of_actors(agent: OnPolicyBase, make: Callable[..., nn.Module]) -> 
 def _own_observations(agent: OnPolicyBase) -> bool:
     """Whether observations, or a trunk's features, have a leading axis of actors."""
     if agent.config.trunk is not None:
-        trunk = make_network("trunk", None, agent.config)
-        while isinstance(trunk, Normalised):
+        trunk = own_network(agent, "trunk")
+        while isinstance(trunk, Normalised | ObservationOnly):
             trunk = trunk.network
         return isinstance(trunk, PerActor)
     shapes = [leaf.shape for leaf in jax.tree.leaves(network_input(agent._observation))]

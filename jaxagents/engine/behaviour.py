@@ -88,6 +88,8 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
     collects_at_start: bool = False
     _config_type: type[Config] = Config
     _hyperparams_type: type[Hyperparameters] = Hyperparameters
+    _is_of_actors: ClassVar[bool] = False
+    """Whether rewards and values have an axis of actors."""
     _shows_critic_state: ClassVar[bool] = False
     """Whether observations hold what a centralised critic sees."""
     _hooks: tuple[str, ...] = ("_eval_metrics", "_config_type", "_hyperparams_type")
@@ -137,7 +139,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         self.episodes = Episodes(
             environment,
             config.max_episode_steps,
-            self._actors_shape,
+            (self.n_actors,) if self._is_of_actors else (),
             info_names,
             self._shows_critic_state,
             config.terminate_at_limits,
@@ -249,11 +251,6 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
     def _observation(self) -> PyTree[jax.ShapeDtypeStruct]:
         """One observation, as shapes."""
         return jax.eval_shape(lambda: self.episodes.reset(jax.random.key(0))[0])
-
-    @property
-    def _actors_shape(self) -> tuple[int, ...]:
-        """Axes of the actors in rewards and values."""
-        return ()
 
     def _complete(self, runner: RunnerT) -> RunnerT:
         """A runner to go on from, with what a checkpoint may have left out."""

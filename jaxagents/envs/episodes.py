@@ -113,6 +113,7 @@ class Episodes:
         action_space: The environment's space of actions, `None` if it declares none.
         observation_space: The environment's space of observations, without masks of actions; `None` if
             it declares none.
+        n_categories: Number of values of an observation that is a single integer; `None` of any other.
     """
 
     def __init__(
@@ -152,13 +153,8 @@ class Episodes:
         self.actors_shape = actors_shape
         self.action_space = env.action_space
         self._action_structure = jax.tree.structure(map_spaces(lambda space: 0, env.action_space))
-        self.observation_space = network_space(env.observation_space)
-
-    @property
-    def n_categories(self) -> int | None:
-        """Number of values of an observation that is a single integer; `None` of any other."""
-        space = self.observation_space
-        return int(space.n) if is_discrete(space) else None
+        self.observation_space = space = network_space(env.observation_space)
+        self.n_categories = int(space.n) if is_discrete(space) else None
 
     def at_update(self, update_step: ArrayLike, params: Mapping[str, ArrayLike]) -> "Episodes":
         """The episodes as they are played at an update; see `Environment.at_update`."""
