@@ -278,7 +278,7 @@ def test_keywords_that_do_not_fit_are_refused(row):
 @pytest.mark.parametrize(
     ("name", "kwargs", "message"),
     [
-        ("SAC", {"n_target_critics": 3}, r"must not exceed n_critics \(2\), got 3"),
+        ("SAC", {"n_target_critics": 3}, r"must not exceed the number of critics \(2\), got 3"),
         ("SAC", {"critic_dropout_rate": 1.0}, r"must lie in \[0, 1\), got 1.0"),
         ("TD3", {"target_noise": -0.1}, "target_noise must lie in"),
         ("IQL", {"expectile": 1.5}, r"expectile must lie in \[0, 1\]"),

@@ -12,16 +12,18 @@ from jaxagents.core.hook_names import is_own
 from jaxagents.learners.learner import Learner
 
 
-def check_no_hooks(agent: type, learner: type[Learner]) -> None:
-    """Raises if an agent has a hook of its learner, which would never be called.
+def check_hooks_of_others(agent: type, learner: type[Learner]) -> None:
+    """Raises if an agent around a learner has a hook of the learner, or of agents such as PPO.
 
     Args:
         agent: Its class.
         learner: The class of its learner.
 
     Raises:
-        TypeError: It has one.
+        TypeError: It has one, which would never be called.
     """
+    from jaxagents.agents.on_policy import OnPolicyBase  # only for the names of its hooks
+
     place = "_discrete_learner" if learner.discrete_actions else "_continuous_learner"
     for hook in (*learner.hooks, "_initial", "_policy"):
         if getattr(agent, hook, None) is not None:
@@ -34,20 +36,8 @@ def check_no_hooks(agent: type, learner: type[Learner]) -> None:
                 f"    class {agent.__name__}({agent.__mro__[1].__name__}):\n"
                 f"        {place} = MyLearner"
             )
-
-
-def check_no_hooks_of_rollouts(agent: type, hooks: Iterable[str]) -> None:
-    """Raises if an agent around a learner has a hook of agents that learn by losses of rollouts.
-
-    Args:
-        agent: Its class.
-        hooks: Names of the hooks of those.
-
-    Raises:
-        TypeError: It has one.
-    """
-    for hook in hooks:
-        if is_own(agent, hook):
+    for hook in OnPolicyBase._hooks:
+        if hook not in agent._hooks and is_own(agent, hook):
             raise TypeError(
                 f"{agent.__name__}.{hook} would never be called: it is a hook of PPO and its like, "
                 "subclasses of OnPolicyBase. Of other agents, the learner says what is learned, and an "

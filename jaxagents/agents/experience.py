@@ -130,7 +130,15 @@ def act(
     """The memories after observations of all environments, and the actions to take there."""
     seen = agent._seen(carry, obs)
     units = explore(rng, learner, seen, n_steps)
-    _check_explored(agent, units)
+    hooks, zero = f"{type(agent).__name__}._explore and _act_randomly", agent._units.zero
+    shape, dtype = (agent.config.batch_size, *zero.shape), jnp.result_type(units)
+    if jnp.shape(units) != shape:
+        raise ValueError(
+            f"{hooks} must give one action of the learner for each environment, shape {shape}, got "
+            f"shape {jnp.shape(units)}."
+        )
+    if not jnp.can_cast(dtype, zero.dtype, "same_kind"):
+        raise TypeError(f"{hooks} must give whole numbers where actions are discrete, got {dtype}.")
     units = agent._units.within_bounds(units)
     return learner.memory_after(seen, units), agent._units.to_environment(units)
 

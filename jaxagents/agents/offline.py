@@ -20,6 +20,7 @@ from jaxagents.agents.sampling import CARRIES, Sampling
 from jaxagents.core import processes
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.compilation import fingerprint
+from jaxagents.core.numbers import check_multiple
 from jaxagents.core.report import Report
 from jaxagents.data import Dataset, rows
 from jaxagents.data.values import (
@@ -148,11 +149,8 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         """The arrays that the learner needs, on the device, with actions in its units."""
         arrays = self._checked(dataset)
         n_groups, n_processes = self.config.n_groups, jax.process_count()
-        if n_groups % n_processes:
-            raise ValueError(
-                f"n_groups must be a multiple of the {n_processes} processes, which each have their own "
-                f"part of the dataset, got {n_groups}."
-            )
+        what = f"the {n_processes} processes, which each have their own part of the dataset"
+        check_multiple("n_groups", n_groups, n_processes, what)
         n_groups //= n_processes
         replay = Sampling.of(self.config)
         if len(dataset) < n_groups * replay.length:

@@ -9,7 +9,7 @@ import secrets
 import shlex
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -159,7 +159,7 @@ def _go_on(run: Run, folder: Path, is_begun: bool = False) -> None:
     """Trains until a run is complete; `is_begun` tells whether its folder already describes it."""
     if CATALOGUE[run.agent].learns_from_data and run.dataset is None:
         raise MistakeError(f"{run.agent} learns from data: give --dataset FILE, of .npz or .hdf5.")
-    with _stoppable(folder) as check_ctrl_c, contextlib.ExitStack() as stack:
+    with _stoppable(folder) as pressed, contextlib.ExitStack() as stack:
         import jax
 
         import jaxagents
@@ -176,7 +176,8 @@ def _go_on(run: Run, folder: Path, is_begun: bool = False) -> None:
         else:
             run.write(folder)
         report_start(agent, folder)
-        check_ctrl_c()
+        if pressed.is_set():
+            raise KeyboardInterrupt
         key, result = jax.random.key(run.seed), None
         with told_in_a_line(FileExistsError, CorruptCheckpointError):
             if run.n_seeds is None:
@@ -200,14 +201,14 @@ def _how_to_go_on(folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def _stoppable(folder: Path) -> Iterator[Callable[[], None]]:
+def _stoppable(folder: Path) -> Iterator[threading.Event]:
     """Says how to go on with a run that ends early.
 
     Python drops the `KeyboardInterrupt` of Ctrl-C inside callbacks, such as JAX's at each garbage
     collection, and modules may swallow it while they are imported.
 
     Yields:
-        A function that raises `KeyboardInterrupt` if Ctrl-C was pressed.
+        Whether Ctrl-C was pressed.
     """
     pressed = threading.Event()
 
@@ -215,14 +216,10 @@ def _stoppable(folder: Path) -> Iterator[Callable[[], None]]:
         pressed.set()
         raise KeyboardInterrupt
 
-    def check() -> None:
-        if pressed.is_set():
-            raise KeyboardInterrupt
-
     is_main = threading.current_thread() is threading.main_thread()
     previous = signal.signal(signal.SIGINT, note) if is_main else None
     try:
-        yield check
+        yield pressed
     except KeyboardInterrupt:
         further = f" {_how_to_go_on(folder)}" if (folder / FILE).exists() else ""
         raise StoppedError(f"Stopped.{further}") from None

@@ -83,18 +83,27 @@ def check_hook_names(
             )
 
 
-def check_hook_arguments(cls: type, hooks: Sequence[str]) -> None:
-    """Raises if a user's class has a hook that takes its arguments in another order.
+def check_hook_forms(made: object, hooks: Sequence[str]) -> None:
+    """Raises if a user's hook is no method, or takes its arguments in another order.
 
     Args:
-        cls: The class, which inherits from one of the library.
-        hooks: Names of the hooks that it may give.
+        made: An object of a class that inherits from one of the library, or the class.
+        hooks: Names of the hooks that it may have.
 
     Raises:
-        TypeError: It has one.
+        TypeError: There is such a hook.
     """
-    for hook in filter(lambda hook: is_own(cls, hook), hooks):
-        given, taken = (_arguments(owner, hook) for owner in (_first_of_ours(cls, hook), cls))
+    cls = made if isinstance(made, type) else type(made)
+    for hook in hooks:
+        ours = next((it for it in cls.__mro__ if is_ours(it) and hook in vars(it)), None)
+        given, taken = _arguments(ours, hook), _arguments(cls, hook)
+        if ours is not None and inspect.isfunction(vars(ours)[hook]):
+            value = getattr(made, hook)
+            if not callable(value):
+                raise TypeError(
+                    f"{cls.__name__}.{hook} must be a method, {hook}({', '.join(['self', *given])}), "
+                    f"got {value!r}."
+                )
         if [name for name in taken if name in given] != [name for name in given if name in taken]:
             raise TypeError(
                 f"{cls.__name__}.{hook} must be {hook}(self, {', '.join(given)}), got {hook}(self, "
@@ -102,35 +111,10 @@ def check_hook_arguments(cls: type, hooks: Sequence[str]) -> None:
             )
 
 
-def check_hooks_are_methods(made: object, hooks: Sequence[str]) -> None:
-    """Raises if an object has something else in the place of a hook that is a method.
-
-    Args:
-        made: The object, of a class that inherits from one of the library.
-        hooks: Names of the hooks that it may have.
-
-    Raises:
-        TypeError: It has.
-    """
-    cls = type(made)
-    for hook in hooks:
-        ours, value = _first_of_ours(cls, hook), getattr(made, hook, None)
-        if ours is not None and inspect.isfunction(vars(ours)[hook]) and not callable(value):
-            arguments = ", ".join(["self", *_arguments(ours, hook)])
-            raise TypeError(
-                f"{cls.__name__}.{hook} must be a method, {hook}({arguments}), got {value!r}."
-            )
-
-
 def is_own(cls: type, hook: str) -> bool:
     """Whether a hook of a class is a user's own, and not one of the library."""
     owner = next((it for it in cls.__mro__ if hook in vars(it)), None)
     return owner is not None and not is_ours(owner)
-
-
-def _first_of_ours(cls: type, hook: str) -> type | None:
-    """The class of the library from which a class has a hook, overridden or not."""
-    return next((it for it in cls.__mro__ if is_ours(it) and hook in vars(it)), None)
 
 
 def _arguments(cls: type | None, hook: str) -> list[str]:

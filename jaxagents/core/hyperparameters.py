@@ -191,6 +191,13 @@ class Hyperparameters(struct.PyTreeNode):
             ValueError: A value is not a number, out of its interval, or an array where one training
                 takes one number.
         """
+        if not isinstance(self.env_params, Mapping):
+            raise TypeError(
+                "env_params must be a dict of parameters of the environment, such as "
+                f"{{'gravity': 9.8}}, got {self.env_params!r}: give all of them to the agent."
+            )
+        for name, value in self.env_params.items():
+            check_value(f"env_params[{name!r}]", value, _FINITE, single)
         for field in dataclasses.fields(self):
             value, name = getattr(self, field.name), f"{path}{field.name}"
             if value is None and field.default is None:
@@ -255,6 +262,7 @@ def _not_nested(name: str, kind: str, value: object) -> TypeError:
 
 
 _REAL = Interval(-np.inf, np.inf, infinite=True)
+_FINITE = Interval(-np.inf, np.inf)
 _POSITIVE = Interval(float(np.finfo(np.float32).tiny), np.inf)
 _FROM_ONE, _FROM_ZERO = Interval(1.0, np.inf), Interval(0.0, np.inf)
 

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from jaxagents.core.numbers import positive
 from jaxagents.data import files, rows
 
 _OF_EPISODES = ("rewards", "masks", "ends")
@@ -270,8 +271,7 @@ class Dataset(rows.Sampled):
                 order, there is not one reward, mask and end for each row, or a row with a mask of 0 is
                 not an end.
         """
-        if n < 1:
-            raise ValueError(f"n must be positive, got {n}.")
+        positive("n", n)
         if "discounts" in self:
             raise ValueError(
                 "The dataset has 'discounts', so that its rows are several steps already."

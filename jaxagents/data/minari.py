@@ -44,7 +44,13 @@ def from_minari(
     minari = require("minari", "jaxagents[minari]")
     source = minari.load_dataset(dataset) if isinstance(dataset, str) else dataset
     if rescale_actions:
-        _check_bounded(source.action_space)
+        from gymnasium.spaces import Box
+
+        space = source.action_space
+        if not isinstance(space, Box) or not space.is_bounded():
+            raise ValueError(
+                f"Only actions of a bounded box can be rescaled, not actions of {space}."
+            )
     n_rows, start = source.total_steps, 0
     arrays: dict[str, np.ndarray] = {}
     for episode in source:
@@ -111,13 +117,6 @@ def _with_room(
             f"{name!r} has shape {values.shape[1:]} in one episode and {array.shape[1:]} in another."
         )
     return array.astype(dtype, copy=False)
-
-
-def _check_bounded(space: Any) -> None:
-    from gymnasium import spaces
-
-    if not isinstance(space, spaces.Box) or not space.is_bounded():
-        raise ValueError(f"Only actions of a bounded box can be rescaled, not actions of {space}.")
 
 
 def _rescale(actions: np.ndarray, space: Any) -> np.ndarray:

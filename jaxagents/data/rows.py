@@ -11,6 +11,8 @@ import numpy as np
 from flax import traverse_util
 from jaxtyping import PyTree
 
+from jaxagents.core.numbers import positive
+
 Arrays = dict[str, PyTree]
 SEPARATOR = "/"
 OF_THE_LAST = ("next_observations", "masks", "ends")
@@ -75,8 +77,7 @@ class Sampled:
 
     def _draw(self, **sizes: int) -> np.ndarray:
         for name, size in sizes.items():
-            if size < 1:
-                raise ValueError(f"{name} must be positive, got {size}.")
+            positive(name, size)
         if len(self) == 0:
             raise ValueError("There is nothing to sample from yet.")
         return self._rng.integers(len(self), size=tuple(sizes.values()))
@@ -247,20 +248,6 @@ def check_ends(masks: np.ndarray, ends: np.ndarray) -> None:
     if terminated_inside.any():
         row = int(np.argmax(terminated_inside))
         raise ValueError(f"Row {row} has a mask of 0, so the row must be an end.")
-
-
-def check_size(name: str, size: int) -> int:
-    """The size of a buffer, as an integer of Python.
-
-    Raises:
-        TypeError: It is no whole number.
-        ValueError: It is not positive.
-    """
-    if not hasattr(size, "__index__"):
-        raise TypeError(f"{name} must be a whole number, got {size!r}.")
-    if operator.index(size) < 1:
-        raise ValueError(f"{name} must be positive, got {size}.")
-    return operator.index(size)
 
 
 def type_error(name: str, dtype: np.dtype, expected: np.dtype) -> TypeError:

@@ -247,9 +247,3 @@ def check_flag(x: PyTree, what: str) -> None:
         raise ValueError(
             f"{what} must be a boolean, got {shape_and_dtype(x)}: give one, such as done > 0.5."
         )
-
-
-def check_info(info: object, what: str) -> None:
-    """Raises `ValueError` unless the info of a step is a dict."""
-    if not isinstance(info, dict):
-        raise ValueError(f"{what}: info must be a dict, got {info!r}.")
