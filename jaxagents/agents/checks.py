@@ -82,34 +82,30 @@ def naming_observations(
     """
     try:
         yield
-    except Exception:
-        _check_observation(obs, expected, batches, method)
-        raise
-
-
-def _check_observation(obs: PyTree, expected: PyTree, batches: bool, method: str) -> None:
-    or_batch = ", or a batch of them" if batches else ""
-    if isinstance(obs, list) and isinstance(expected, jax.ShapeDtypeStruct):
-        raise ValueError(
-            f"{method} takes one observation{or_batch}, as an array of shape {expected.shape}, got a "
-            "list: give np.array(...)."
+    except Exception as error:
+        of_one, or_batch = (
+            f"{method} takes one observation",
+            ", or a batch of them" if batches else "",
         )
-    found, own = jax.tree.structure(obs), jax.tree.structure(expected)
-    if found != own:
-        raise ValueError(
-            f"{method} takes one observation{or_batch}, structured as {own}, got {found}."
-        )
-    for leaf, one in zip(jax.tree.leaves(obs), jax.tree.leaves(expected), strict=True):
-        shape = jnp.shape(leaf)
-        is_batch = len(shape) > one.ndim and shape[len(shape) - one.ndim :] == one.shape
-        if shape == one.shape or (batches and is_batch):
-            continue
-        if is_batch:
+        if isinstance(obs, list) and isinstance(expected, jax.ShapeDtypeStruct):
             raise ValueError(
-                f"{method} takes one observation, of shape {one.shape}, got a batch of shape {shape}: "
-                "map it over them, jax.vmap(agent.policy)(obs), or with a state of training "
-                "jax.vmap(agent.policy, (None, 0))(training, obs)."
-            )
-        raise ValueError(
-            f"{method} takes one observation, of shape {one.shape}{or_batch}, got shape {shape}."
-        )
+                f"{of_one}{or_batch}, as an array of shape {expected.shape}, got a list: give "
+                "np.array(...)."
+            ) from error
+        found, own = jax.tree.structure(obs), jax.tree.structure(expected)
+        if found != own:
+            raise ValueError(f"{of_one}{or_batch}, structured as {own}, got {found}.") from error
+        for leaf, one in zip(jax.tree.leaves(obs), jax.tree.leaves(expected), strict=True):
+            shape = jnp.shape(leaf)
+            is_batch = len(shape) > one.ndim and shape[len(shape) - one.ndim :] == one.shape
+            if is_batch and not batches:
+                raise ValueError(
+                    f"{of_one}, of shape {one.shape}, got a batch of shape {shape}: map it over them, "
+                    "jax.vmap(agent.policy)(obs), or with a state of training jax.vmap(agent.policy, "
+                    "(None, 0))(training, obs)."
+                ) from error
+            if shape != one.shape and not is_batch:
+                raise ValueError(
+                    f"{of_one}, of shape {one.shape}{or_batch}, got shape {shape}."
+                ) from error
+        raise

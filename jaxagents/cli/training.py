@@ -25,7 +25,7 @@ from jaxagents.cli.mistakes import (
 )
 from jaxagents.cli.options import Resume, chosen_config, chosen_sets, options_of
 from jaxagents.cli.parsing import parse
-from jaxagents.cli.runs import FILE, Run, check_holds_no_run
+from jaxagents.cli.runs import FILE, Run, that_it_holds_one
 from jaxagents.core import numbers
 
 _SUMMARIES = {
@@ -89,8 +89,9 @@ def _begin(command: str, words: Sequence[str]) -> None:
         numbers.seed("--seed", options.seed)
         if is_sweep:
             numbers.positive("--seeds", options.seeds)
-    if options.run_dir is not None:
-        check_holds_no_run(options.run_dir)
+    folder = options.run_dir
+    if folder is not None and any((folder / name).exists() for name in ("checkpoints", FILE)):
+        raise MistakeError(that_it_holds_one(folder))
     dataset = getattr(options, "dataset", None)
     run = Run(
         agent=choice.agent,
@@ -103,7 +104,7 @@ def _begin(command: str, words: Sequence[str]) -> None:
         config=config,
         hyperparams=chosen_sets(options),
     )
-    _go_on(run, options.run_dir or _new_folder(choice))
+    _go_on(run, folder or _new_folder(choice))
 
 
 class Choice(NamedTuple):

@@ -139,15 +139,16 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
     next_state = jax.eval_shape(with_widths_of, state, outcome.state)
     what, info = f"{name}.{step}", outcome.info
     names = (*episodes.info_names.final, *episodes.info_names.summed)
-    mistakes = []
-    for check, *args in (
+    checks: list[tuple] = [
         (check_same_tree, obs, next_obs, f"{name}: the observation", reset, step),
         (check_same_tree, state, next_state, f"{name}: the state", reset, step),
         (check_flag, outcome.terminated, f"{what}: terminated"),
         (check_flag, outcome.truncated, f"{what}: truncated"),
         (check_size, outcome.reward, episodes.actors_shape, f"{what}: reward"),
         (check_masks, episodes),
-    ):
+    ]
+    mistakes = []
+    for check, *args in checks:
         try:
             check(*args)
         except ValueError as error:
