@@ -344,8 +344,8 @@ def test_actions_of_several_axes_are_refused():
 @pytest.mark.parametrize(
     ("given", "found"),
     [
-        (lambda learner, info: (learner, None), "Forgetful, NoneType"),
-        (lambda learner, info: (info, learner), "dict, Forgetful"),
+        (lambda learner, info: (learner, None), "a Forgetful and a NoneType"),
+        (lambda learner, info: (info, learner), "a dict and a Forgetful"),
     ],
 )
 def test_what_an_update_returns_wrongly_is_named(given, found):

@@ -13,7 +13,7 @@ from jaxagents.agents.checks import check_plays_on_host
 from jaxagents.agents.collect import DRAWING_HOOKS, distribution_at
 from jaxagents.agents.runners import Runner, whole_critic
 from jaxagents.core.arrays import check_same_tree, check_size, is_numeric
-from jaxagents.core.hook_names import is_own
+from jaxagents.core.hook_names import check_pair, is_own
 from jaxagents.core.numbers import check_divides
 from jaxagents.envs.checks import (
     check_environment,
@@ -217,13 +217,8 @@ def check_learned(outcome: object, agent: str) -> tuple[Runner, Info]:
     Raises:
         TypeError: It gives something else.
     """
-    if isinstance(outcome, tuple) and len(outcome) == 2:
-        runner, numbers = outcome
-        if isinstance(runner, Runner) and isinstance(numbers, dict):
-            return runner, numbers
-    found = [type(x).__name__ for x in (outcome if isinstance(outcome, tuple) else [outcome])]
-    raise TypeError(
+    must = (
         f"{agent}._learn must return the runner whose networks have learned and a dict of numbers to "
-        "report, as in 'runner, numbers = super()._learn(runner, traj, rngs)', got a "
-        f"{' and a '.join(found)}."
+        "report, as in 'runner, numbers = super()._learn(runner, traj, rngs)'"
     )
+    return check_pair(outcome, (Runner, dict), must)

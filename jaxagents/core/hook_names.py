@@ -1,7 +1,8 @@
-"""Hooks that are misspelt or gone, which nothing would ever call, or that cannot be called as given."""
+"""Hooks that nothing would ever call, that cannot be called as given, or that give something else."""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from jaxagents.core.names import alike
 
@@ -109,6 +110,27 @@ def check_hook_forms(made: object, hooks: Sequence[str]) -> None:
                 f"{cls.__name__}.{hook} must be {hook}(self, {', '.join(given)}), got {hook}(self, "
                 f"{', '.join(taken)}): arguments are given in this order, not by name."
             )
+
+
+def check_pair(outcome: object, kinds: tuple[type, type], must: str) -> tuple[Any, Any]:
+    """Raises unless a hook gives two objects of some kinds.
+
+    Args:
+        outcome: What it gives.
+        kinds: Their classes.
+        must: What it must give, for the message.
+
+    Returns:
+        Both.
+
+    Raises:
+        TypeError: It gives something else.
+    """
+    given: Sequence[Any] = outcome if isinstance(outcome, tuple | list) else [outcome]
+    if len(given) == len(kinds) and all(map(isinstance, given, kinds)):
+        return given[0], given[1]
+    found = " and ".join(f"a {type(x).__name__}" for x in given)
+    raise TypeError(f"{must}, got {found}.")
 
 
 def is_own(cls: type, hook: str) -> bool:

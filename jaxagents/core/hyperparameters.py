@@ -15,7 +15,7 @@ from flax import struct
 from jaxtyping import Array, ArrayLike, Float, PyTree
 
 from jaxagents.core.arrays import is_traced
-from jaxagents.core.names import advice, missing_attribute, nearest
+from jaxagents.core.names import advice, did_you_mean, missing_attribute
 
 Traced = Any
 """A number or array of numbers, or whatever JAX puts in its place while it transforms a pytree."""
@@ -68,12 +68,10 @@ def check_known_fields(owner: type, names: Iterable[str], known: Sequence[str]) 
     """
     for name in names:
         if name not in known:
-            near = nearest(name, known)
-            hint = advice(name, known) or (f"Did you mean '{near}'?" if near else "")
-            hint = f" {hint}" if hint else ""
-            raise TypeError(
-                f"{owner.__name__} has no field '{name}'.{hint} Its fields are: {', '.join(known)}."
-            )
+            hint = advice(name, known) or did_you_mean(name, known)
+            fields = f"Its fields are: {', '.join(known)}."
+            told = [f"{owner.__name__} has no field '{name}'.", hint, fields]
+            raise TypeError(" ".join(filter(None, told)))
 
 
 @dataclasses.dataclass(frozen=True)

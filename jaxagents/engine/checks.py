@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import is_numeric, leaves_by_name
+from jaxagents.core.hook_names import check_pair
 from jaxagents.core.report import Report, check_not_taken
 from jaxagents.engine.config import Config
 from jaxagents.envs.play import NAMES_OF_METRICS
@@ -74,18 +75,11 @@ def check_update(outcome: object, before: Any, agent: str, config: Config) -> tu
         ValueError: The runner has other arrays, or a number has axes or the name of another metric.
     """
     step = f"{agent}._training_step, or a step that it calls,"
-    given = outcome if isinstance(outcome, tuple) else (outcome,)
-    found = [type(x).__name__ for x in given]
-    if (
-        len(given) != 2
-        or not isinstance(given[0], type(before))
-        or not isinstance(given[1], Report)
-    ):
-        raise TypeError(
-            f"{step} must return the runner after the update and its report, as in 'runner, report = "
-            f"super()._training_step(runner)', got {' and '.join(found)}."
-        )
-    runner, report = given
+    must = (
+        f"{step} must return the runner after the update and its report, as in 'runner, report = "
+        "super()._training_step(runner)'"
+    )
+    runner, report = check_pair(outcome, (type(before), Report), must)
     maker = "_create_networks or _create_runner"
     check_same_arrays(runner.replace(info={}), before.replace(info={}), step, maker)
     shapes = {name: jnp.shape(x) for name, x in report.numbers.items() if jnp.ndim(x)}

@@ -215,20 +215,6 @@ class Environment(abc.ABC):
         """Whether `render` draws states."""
         return type(self).render is not Environment.render
 
-    def check_draws(self) -> None:
-        """Raises if it does not draw.
-
-        Raises:
-            NotImplementedError: It does not.
-        """
-        if not self.can_draw:
-            raise NotImplementedError(
-                f"{self.name} does not draw: an environment of your own needs a method render(state), "
-                "or render(state, params) beside reset_env and step_env. Environments of Gymnasium and "
-                'PettingZoo need the render mode "rgb_array", and to be made by their name, or by a '
-                "function that sets it."
-            )
-
     @property
     def name(self) -> str:
         """The name shown, and stored with checkpoints: the class's name unless overridden."""

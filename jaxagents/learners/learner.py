@@ -18,7 +18,7 @@ from jaxagents import ops
 from jaxagents.core import numbers
 from jaxagents.core.arrays import as_key, without_weak_types
 from jaxagents.core.compilation import Jitted, jit_by_structure
-from jaxagents.core.hook_names import check_hook_forms, check_hook_names
+from jaxagents.core.hook_names import check_hook_forms, check_hook_names, check_pair
 from jaxagents.core.hyperparameters import (
     Hyperparameters,
     Traced,
@@ -384,14 +384,11 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         """The learner after one update, with the schedules that it had before, and what describes it."""
         present = self._at_present()
         outcome = present._with_learning_rates()._update(batch)
-        is_pair = isinstance(outcome, tuple | list) and len(outcome) == 2
-        if not is_pair or not isinstance(outcome[0], Learner) or not isinstance(outcome[1], dict):
-            parts = outcome if isinstance(outcome, tuple | list) else [outcome]
-            raise TypeError(
-                f"{type(self).__name__}._update must return the learner after the update and a dict of "
-                f"scalars, which may be empty, got {', '.join(type(x).__name__ for x in parts)}."
-            )
-        learner, info = outcome
+        must = (
+            f"{type(self).__name__}._update must return the learner after the update and a dict of "
+            "scalars, which may be empty"
+        )
+        learner, info = check_pair(outcome, (Learner, dict), must)
         if self.n_updates is not None:
             schedules = {"hyperparams": self.hyperparams, "n_updates": self.n_updates + 1}
             learner = learner.replace(**schedules)

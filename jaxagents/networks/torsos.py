@@ -1,7 +1,7 @@
 """Networks that map observations to features."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,7 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float, PyTree
 
+from jaxagents.core.config import one_of
 from jaxagents.networks.dense import Dense, NoisyDense
 
 Activation = Callable[[Array], Array]
@@ -122,8 +123,7 @@ class PatchConv(nn.Module):
         Raises:
             ValueError: There is no such padding.
         """
-        if self.padding not in get_args(Padding):
-            raise ValueError(f"padding must be one of {get_args(Padding)}, got {self.padding!r}.")
+        one_of(Padding)("padding", self.padding)
         super().__post_init__()
 
     @nn.compact

@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import field
-from typing import Literal, get_args
+from typing import Literal
 
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float, Shaped
 
+from jaxagents.core.config import one_of
 from jaxagents.networks.vision.convolution import Conv, Images, max_pool
 
 Features = Float[Array, "batch features"]
@@ -69,8 +70,7 @@ class Encoder(nn.Module):
                 needs.
         """
         name, smallest = type(self).__name__, self.smallest_side
-        if self.scaling not in _MEAN_AND_STD:
-            raise ValueError(f"scaling must be one of {get_args(Scaling)}, got {self.scaling!r}.")
+        one_of(Scaling)("scaling", self.scaling)
         if images.ndim < 3:
             raise ValueError(
                 f"{name} takes images of shape (*batch, height, width, channels), got {images.shape}."
