@@ -114,12 +114,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         keys = self._learner_type.batch_keys
         if self.config.has_memory:
             keys = (*keys, "ends")
-        missing = [key for key in keys if key not in dataset]
-        if missing:
-            raise KeyError(
-                f"{type(self).__name__} learns from {list(keys)}, but the dataset lacks {missing}; it "
-                f"has {sorted(dataset)}."
-            )
+        rows.check_has(f"{type(self).__name__} learns from", keys, dataset, "the dataset")
         arrays = {key: dataset[key] for key in (*keys, *OPTIONAL_KEYS) if key in dataset}
         check_are_numbers(arrays)
         own = jax.tree.map(lambda x: tuple(x.shape), rows.in_dicts(self._observation))
@@ -130,9 +125,8 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
                     f"The dataset's {key} have shape {found}, but the environment's have {own}."
                 )
         if self.config.has_memory:
-            if (
-                "discounts" in dataset
-            ):  # after several steps a memory is not the one after a single step
+            # After several steps a memory is not the one after a single step.
+            if "discounts" in dataset:
                 raise ValueError(
                     f"{type(self).__name__} has a memory, which follows an episode step by step, but "
                     "the dataset has 'discounts', so that its rows are over several steps: give the "

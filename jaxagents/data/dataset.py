@@ -281,7 +281,7 @@ class Dataset(rows.Sampled):
                 "n_step needs rows that follow each other in time, but some of this dataset were left "
                 "out or moved: take n_step before split and get_subset."
             )
-        rows.check_columns("n_step", ("rewards", *rows.OF_THE_LAST), self, "the dataset has")
+        rows.check_columns("n_step", ("rewards", *rows.OF_THE_LAST), self, "the dataset")
         rows.check_ends(self["masks"], self["ends"])
         flat = self._flat
         rewards, last, discounts = _n_step_rewards(flat["rewards"], flat["ends"], n, discount)

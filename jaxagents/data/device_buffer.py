@@ -285,9 +285,8 @@ class DeviceBuffer(struct.PyTreeNode):
         positive("n", n)
         if self.n_groups > 1:
             return _joined(self._of_groups(lambda group, i: group.n_step(i, n, gamma), indices))
-        rows.check_columns(
-            "n_step", ("rewards", *rows.OF_THE_LAST), self.storage, "the buffer holds"
-        )
+        keys = "rewards", *rows.OF_THE_LAST
+        rows.check_columns("n_step", keys, self.storage, "the buffer")
         window = jnp.add.outer(indices, self.n_envs * jnp.arange(n)) % self.capacity
         following = (window + self.n_envs) % self.capacity
         newest = following // self.n_envs == self.position // self.n_envs

@@ -158,9 +158,7 @@ def to_minari(
         ImportError: Minari is not installed.
     """
     minari = require("minari", "jaxagents[minari]")
-    missing = [key for key in _KEYS if key not in dataset]
-    if missing:
-        raise KeyError(f"Minari needs {list(_KEYS)}; the dataset lacks {missing}.")
+    rows.check_has("Minari needs", _KEYS, dataset, "the dataset")
     spaces = _spaces(env, observation_space, action_space)
     slices = _episodes(dataset)
     buffers = (_buffer(dataset.get_subset(episode), spaces) for episode in slices)

@@ -212,6 +212,25 @@ def take(flat: Mapping[str, PyTree], indices: Any) -> Arrays:
 # Checks.
 
 
+def check_has(user: str, keys: Sequence[str], arrays: Any, holder: str) -> None:
+    """Raises unless there are arrays under some keys.
+
+    Args:
+        user: The beginning of a sentence about the keys, such as "Minari needs".
+        keys: The keys.
+        arrays: A dict of arrays, which may be nested, or a dataset.
+        holder: Its name.
+
+    Raises:
+        KeyError: A key is missing.
+    """
+    missing = [key for key in keys if key not in arrays]
+    if missing:
+        raise KeyError(
+            f"{user} {list(keys)}, but {holder} lacks {missing}; it has {sorted(arrays)}."
+        )
+
+
 def check_columns(user: str, keys: Sequence[str], arrays: Any, holder: str) -> None:
     """Raises unless there are arrays, with one number for each row other than successors.
 
@@ -219,15 +238,14 @@ def check_columns(user: str, keys: Sequence[str], arrays: Any, holder: str) -> N
         user: Its name.
         keys: The keys that it needs.
         arrays: A dict of arrays, which may be nested, or a dataset.
-        holder: The beginning of a sentence about their keys.
+        holder: Its name.
 
     Raises:
         KeyError: A key is missing.
         ValueError: An array has another shape.
     """
+    check_has(f"{user} needs", keys, arrays, holder)
     for key in keys:
-        if key not in arrays:
-            raise KeyError(f"{user} needs {key!r}; {holder} {sorted(arrays)}.")
         if key != "next_observations" and np.ndim(arrays[key]) != 1:
             raise ValueError(
                 f"{user} needs one number of {key!r} for each row, got shape {np.shape(arrays[key])}."

@@ -207,7 +207,7 @@ def _return_range(dataset: Dataset | Mapping[str, PyTree]) -> tuple[float, float
             "'discounts' they are sums over several. Give the dataset that n_step returns, "
             "not a copy of its arrays: it knows them."
         )
-    rows.check_columns("normalise_rewards", ("rewards", "ends"), dataset, "the dataset has")
+    rows.check_columns("normalise_rewards", ("rewards", "ends"), dataset, "the dataset")
     check_values({"rewards": dataset["rewards"]})
     if "masks" in dataset:
         rows.check_ends(dataset["masks"], dataset["ends"])

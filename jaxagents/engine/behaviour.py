@@ -23,7 +23,7 @@ from jaxagents.engine.config import Config
 from jaxagents.engine.host_rollout import HostCollection
 from jaxagents.engine.program import HyperparametersT, Program, RunnerT
 from jaxagents.envs.adapters import as_environment
-from jaxagents.envs.checks import check_numbers, check_stateless, traced_reset
+from jaxagents.envs.checks import check_numbers, traced_reset
 from jaxagents.envs.environment import Environment, Moment
 from jaxagents.envs.episodes import Episodes, InfoNames
 from jaxagents.envs.on_host.environment import HostEnvironment
@@ -402,7 +402,6 @@ def without_files(agent: BehaviourT) -> BehaviourT:
     check_eval_metrics(type(agent).__name__, agent.config, agent._eval_metrics)
     env = agent.episodes.env
     traced_reset(env)
-    check_stateless(env)
     if isinstance(env, HostEnvironment):
         n_envs = None if agent.host_collection is None else agent.config.batch_size
         env.check(n_envs, agent.eval_during_training)

@@ -177,7 +177,7 @@ def _traced(
     except Exception as error:
         if type(error) is TypeError:  # JAX raises subclasses of it
             raise
-        mistakes = [_told(error, "traced"), *written_attributes(env, before)]
+        mistakes = [*_told(error, "traced").splitlines(), *written_attributes(env, before)]
         raise ValueError(_list_of(list(dict.fromkeys(mistakes)), name)) from error
     mistakes += written_attributes(env, before)
     if mistakes:

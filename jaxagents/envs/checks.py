@@ -59,7 +59,6 @@ def check_environment(episodes: Episodes, action: PyTree) -> None:
         )
     if mistakes:
         raise ValueError("\n".join(mistakes))
-    check_stateless(episodes.env)
     obs, _ = traced_reset(episodes.env)
     for doubt in doubts_about_dtypes(episodes.env, obs, exact=False):
         warnings.warn(doubt, stacklevel=2)
@@ -282,7 +281,8 @@ def traced_reset(env: Environment) -> tuple[PyTree, PyTree]:
 
     Raises:
         TypeError: It cannot be compiled.
-        ValueError: It does not return two values, or has an empty array in its observation.
+        ValueError: It does not return two values, has an empty array in its observation, or writes to
+            the environment, or to one inside of it.
     """
     what = f"{env.wording.environment}.{env.wording.reset}"
     is_pair = False
@@ -293,7 +293,7 @@ def traced_reset(env: Environment) -> tuple[PyTree, PyTree]:
         is_pair = isinstance(first, tuple | list) and len(first) == len(("obs", "state"))
         return dict(zip(("obs", "state"), first, strict=True)) if is_pair else first
 
-    first = _traced(reset, what)
+    first = _traced(env, reset, what)
     if not is_pair:
         raise ValueError(
             f"{what} must return two values (obs, state), got "
@@ -317,10 +317,10 @@ def traced_step(env: Environment, action: PyTree) -> tuple[PyTree, PyTree, PyTre
     """
     obs, state = traced_reset(env)
     what = f"{env.wording.environment}.{env.wording.step}"
-    return obs, state, _traced(env.step, what, state, action)
+    return obs, state, _traced(env, env.step, what, state, action)
 
 
-def _traced(method: Callable, what: str, *args: PyTree) -> PyTree:
+def _traced(env: Environment, method: Callable, what: str, *args: PyTree) -> PyTree:
     """The shapes that a method returns, given a random key and more."""
 
     def call(*args: PyTree) -> PyTree:
@@ -338,7 +338,7 @@ def _traced(method: Callable, what: str, *args: PyTree) -> PyTree:
         return outcome
 
     try:
-        return jax.eval_shape(call, jax.eval_shape(lambda: jax.random.key(0)), *args)
+        outcome = jax.eval_shape(call, jax.eval_shape(lambda: jax.random.key(0)), *args)
     except _NEED_NUMBERS as error:
         raise TypeError(
             f"{what} is not written in JAX: while it is compiled its arrays hold no numbers yet, so "
@@ -346,10 +346,6 @@ def _traced(method: Callable, what: str, *args: PyTree) -> PyTree:
             "as jnp.where(condition, a, b) for if. An environment that cannot be rewritten is stepped "
             "on the host: give it the interface of Gymnasium."
         ) from error
-
-
-def check_stateless(env: Environment) -> None:
-    """Raises `ValueError` if a traced reset or step has written to an environment, or to one inside."""
     inside: Any = env
     while inside is not None:
         attributes = getattr(inside, "__dict__", {})
@@ -357,6 +353,7 @@ def check_stateless(env: Environment) -> None:
         if written:
             raise ValueError("\n".join(written))
         inside = attributes.get("env")
+    return outcome
 
 
 def written_attributes(env: Any, before: Mapping[str, Any]) -> list[str]:

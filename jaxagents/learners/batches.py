@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, PyTree
 
 from jaxagents.core.arrays import atleast_nd, is_traced
 from jaxagents.core.observed import observation_of
+from jaxagents.data.rows import check_has
 
 OPTIONAL_KEYS = ("discounts", "weights")
 """The keys that a batch may have besides those that its learner needs."""
@@ -108,12 +109,7 @@ def check_batch(
     lists = [key for key in ("actions", *_NUMBERS) if isinstance(batch.get(key), list | tuple)]
     if lists:
         raise TypeError(f"{lists[0]!r} must be an array, got a list: give np.array(...).")
-    missing = [key for key in keys if key not in batch]
-    if missing:
-        raise KeyError(
-            f"The learner learns from {list(keys)}, but the batch lacks {missing}; it has "
-            f"{sorted(batch)}."
-        )
+    check_has("The learner learns from", keys, batch, "the batch")
     dtype = jnp.result_type(batch["actions"])
     if is_discrete and not jnp.issubdtype(dtype, jnp.integer):
         raise TypeError(f"'actions' must be integers, got an array of type {dtype}.")

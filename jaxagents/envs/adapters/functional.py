@@ -13,7 +13,7 @@ from jaxtyping import Array, ArrayLike, Bool, Key, PyTree
 
 from jaxagents.core.hyperparameters import check_known_fields
 from jaxagents.core.numbers import positive
-from jaxagents.envs.checks import check_stateless, traced_reset
+from jaxagents.envs.checks import traced_reset
 from jaxagents.envs.drawings import drawing_of, frames_a_second
 from jaxagents.envs.environment import Environment, Step, Wording, check_flag
 
@@ -153,7 +153,6 @@ class Functional(Environment):
             return False
         try:
             _, state = traced_reset(self)
-            check_stateless(self)
             jax.eval_shape(lambda state: self.env.is_truncated(state, self.params), state)
         except (AttributeError, NotImplementedError):
             return False

@@ -163,11 +163,12 @@ class Gymnasium(HostEnvironment, Native):
             if purpose == "film":
                 mode, options = "sync", {"render_mode": "rgb_array"} if self._is_specified else {}
                 make = functools.partial(make, **options)
+        make_each = make or (lambda: self.env)
         given = self.env.unwrapped if make is None and mode == "sync" else None
         # JAX has threads, which no fork survives.
         options = {"context": "spawn"} if mode == "async" else {}
         vector = _VECTORS[mode](
-            [functools.partial(_checked, make or (lambda: self.env))] * n_envs,
+            [lambda: Checked(make_each())] * n_envs,
             copy=False,
             autoreset_mode=AutoresetMode.DISABLED,
             **options,
@@ -176,10 +177,6 @@ class Gymnasium(HostEnvironment, Native):
 
 
 # Making more environments like one that is given.
-
-
-def _checked(make: MakeEnv) -> gymnasium.Env:
-    return Checked(make())
 
 
 def _maker_of(env: object) -> MakeEnv | None:
