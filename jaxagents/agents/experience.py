@@ -132,7 +132,15 @@ def act(
     """The memories after observations of all environments, and the actions to take there."""
     seen = agent._seen(carry, obs)
     units = explore(rng, learner, seen, n_steps)
-    _check_explored(agent, units)
+    hooks, zero = f"{type(agent).__name__}._explore and _act_randomly", agent._units.zero
+    shape, dtype = (agent.config.batch_size, *zero.shape), jnp.result_type(units)
+    if jnp.shape(units) != shape:
+        raise ValueError(
+            f"{hooks} must give one action of the learner for each environment, shape {shape}, got "
+            f"shape {jnp.shape(units)}."
+        )
+    if not jnp.can_cast(dtype, zero.dtype, "same_kind"):
+        raise TypeError(f"{hooks} must give whole numbers where actions are discrete, got {dtype}.")
     units = agent._units.within_bounds(units)
     return learner.memory_after(seen, units), agent._units.to_environment(units)
 
@@ -209,22 +217,6 @@ def empty_buffer(agent: "OffPolicyBase") -> DeviceBuffer:
         Sampling.of(config).length,
         config.n_groups,
     )
-
-
-def _check_explored(agent: "OffPolicyBase", units: Array) -> None:
-    """Raises unless a hook that explores gives one action of the learner for each environment."""
-    hooks, zero = f"{type(agent).__name__}._explore and _act_randomly", agent._units.zero
-    shape = (agent.config.batch_size, *zero.shape)
-    if jnp.shape(units) != shape:
-        raise ValueError(
-            f"{hooks} must give one action of the learner for each environment, shape {shape}, got "
-            f"shape {jnp.shape(units)}."
-        )
-    if not jnp.can_cast(jnp.result_type(units), zero.dtype, "same_kind"):
-        raise TypeError(
-            f"{hooks} must give whole numbers where actions are discrete, got "
-            f"{jnp.result_type(units)}."
-        )
 
 
 _end_episodes = jax.jit(DeviceBuffer.end_episodes)

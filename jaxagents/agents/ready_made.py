@@ -18,10 +18,9 @@ from jaxagents.agents.on_policy import (
     OnPolicyConfigT,
     OnPolicyHyperparametersT,
 )
-from jaxagents.agents.on_policy_checks import check_actors
 from jaxagents.core.arrays import atleast_nd
 from jaxagents.core.observed import is_observed_beside, network_input
-from jaxagents.envs.checks import check_action_mask
+from jaxagents.envs.checks import check_n_actors
 from jaxagents.envs.spaces import (
     Space,
     box_bounds,
@@ -30,6 +29,7 @@ from jaxagents.envs.spaces import (
     is_box,
     is_discrete,
     is_multi_discrete,
+    leaves,
     map_spaces,
     parts,
 )
@@ -106,13 +106,11 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
                 f"{name} needs {env_name}.action_space; without it, subclass {name}Base and "
                 "give the policy."
             )
-        check_actors(self)
-        check_action_mask(self.episodes)
-
-        def check(part: Space) -> None:
-            check_components(part, f"{env_name}.action_space")
+        check_n_actors(self.episodes.env, name, self._is_of_actors)
+        check_components(space, f"{env_name}.action_space")
+        for part in leaves(space):
             if is_discrete(part) or is_multi_discrete(part):
-                return
+                continue
             if not is_box(part):
                 raise ValueError(
                     f"{name} acts in discrete and box spaces, and in dicts and tuples of them, but "
@@ -124,8 +122,6 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
                 )
             if math.prod(part.shape) == 0:
                 raise ValueError(f"{env_name}.action_space is empty: {space!r}.")
-
-        map_spaces(check, space)
         if sharing != "separate" and not self.episodes.actors_shape:
             raise ValueError(
                 f"{name} has one actor, so that config.network_sharing={sharing!r} means nothing: leave "

@@ -17,8 +17,7 @@ from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import (
     Space,
     box_bounds,
-    check_is_space,
-    check_observed,
+    check_declared,
     is_box,
     is_discrete,
     map_spaces,
@@ -140,9 +139,7 @@ class Episodes:
             ValueError: Its limit is not positive, or its integers do not start at 0.
         """
         name = env.wording.environment
-        check_is_space(env.action_space, f"{name}.action_space")
-        check_is_space(env.observation_space, f"{name}.observation_space")
-        check_observed(env.observation_space, f"{name}.observation_space")
+        check_declared(env.action_space, env.observation_space, name)
         self.env = env
         self.shows_critic_state = shows_critic_state
         self.terminate_at_limits = terminate_at_limits

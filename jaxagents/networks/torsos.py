@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from flax import linen as nn
 from flax.core import FrozenDict
 from jaxtyping import Array, Float, PyTree
 
+from jaxagents.core.config import one_of
 from jaxagents.networks.dense import Dense, NoisyDense
 
 Activation = Callable[[Array], Array]
@@ -126,8 +127,7 @@ class PatchConv(nn.Module):
         Raises:
             ValueError: There is no such padding.
         """
-        if self.padding not in get_args(Padding):
-            raise ValueError(f"padding must be one of {get_args(Padding)}, got {self.padding!r}.")
+        one_of(Padding)("padding", self.padding)
         super().__post_init__()
 
     @nn.compact
