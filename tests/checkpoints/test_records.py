@@ -25,7 +25,7 @@ from jaxagents.checkpoints.disk import lock
 from jaxagents.checkpoints.leaves import check_leaves, leaves_of, pack
 from jaxagents.checkpoints.records import AgentStore, saved_steps
 from jaxagents.checkpoints.writer import Writer
-from jaxagents.core.hyperparameters import CosineSchedule, LinearSchedule
+from jaxagents.core.hyperparameters import CosineSchedule
 from jaxagents.networks import CategoricalActor, StateCritic
 from jaxagents.ppo import OptimizerParams
 
@@ -152,7 +152,7 @@ class WithMomentum(OptimizerParams):
 def test_hyperparameters_of_an_own_type_have_to_be_given(tmp_path):
     hyperparams = CASE.hyperparams(actor_optimizer_params=WithMomentum())
     agent = small(tmp_path, CASE)
-    agent.train(KEY, hyperparams, n_steps=1, progress=False)
+    agent.train(KEY, hyperparams, progress=False, callbacks=[lambda progress: True])
     with pytest.raises(ValueError, match="has a finite mean return"):
         agent.restore("best")  # without evaluation
     with pytest.raises(ValueError, match="does not fit this agent"):
@@ -273,9 +273,7 @@ def test_the_evaluation_that_an_interruption_left_out_is_saved_once(tmp_path):
 
 
 def test_hyperparameters_given_at_a_checkpoint_are_saved_with_it(tmp_path):
-    first, then = (
-        SMALL.hyperparams(kind(0.5, 0.25, 8)) for kind in (LinearSchedule, CosineSchedule)
-    )
+    first, then = map(SMALL.hyperparams, (0.5, CosineSchedule(0.5, 0.25, 8)))
     agent = small(tmp_path)
     agent.train(KEY, first, n_steps=2, progress=False)
     went_on, _ = agent.train(None, then, agent.training_runner, n_steps=2, progress=False)
@@ -284,7 +282,7 @@ def test_hyperparameters_given_at_a_checkpoint_are_saved_with_it(tmp_path):
     trees.assert_equal(agent.replay(2, n_updates=2).runner, went_on)
     runner, history = agent.restore(2)
     np.testing.assert_array_equal(history["update_step"], [0, 2])
-    assert repr(runner.hyperparams) == repr(went_on.hyperparams)  # also the kinds of schedules
+    assert repr(runner.hyperparams) == repr(went_on.hyperparams)  # also the kind of schedule
     before = contents(tmp_path)
     agent.train(None, then, agent.restore("last")[0], n_steps=1, progress=False)
     assert before.items() <= contents(tmp_path).items()  # without a change nothing is written anew

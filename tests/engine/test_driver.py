@@ -157,13 +157,6 @@ def test_the_keys_of_the_evaluations_are_configured():
     assert agent.evaluate(agent.start(KEY, CASE.hyperparams()))["lengths"].shape == (64,)
 
 
-def test_a_sweep_without_evaluation_has_no_best():
-    case = CASES["BC"]
-    result = case.make(MatchSign, False).sweep([0, 1], case.hyperparams(), progress=False)
-    assert result.best is None
-    assert result.runners.update_step.tolist() == [[5, 5]]
-
-
 class Mistaken(A2C):
     def _trajectory_returns(self, runner, traj):
         raise ZeroDivisionError("in a hook")
