@@ -55,11 +55,10 @@ MASKED_LOGITS = np.tile(np.float32([0.5, -np.inf, -1.0, 2.0, -np.inf]), (4, 1))
 @pytest.mark.parametrize(
     "logits",
     [
-        normal(4, 1),
         *(np.tile(MASKED_LOGITS, n) for n in (1, 2)),
         np.float32([[0.0, -1e4, 1e4]] * 4),
     ],
-    ids=["one", "few", "many", "extreme"],
+    ids=["few", "many", "extreme"],
 )
 def test_a_categorical_has_the_softmax_of_its_logits(logits):
     n_actions = logits.shape[-1]
@@ -170,7 +169,7 @@ def test_epsilon_greedy_is_greedy_but_for_a_share_among_the_allowed(epsilon, mas
 # Real numbers.
 
 
-@pytest.mark.parametrize(("event_ndim", "batch"), [(0, (4, 2, 3)), (1, (4, 2)), (2, (4,))])
+@pytest.mark.parametrize(("event_ndim", "batch"), [(0, (4, 2, 3)), (2, (4,))])
 def test_a_gaussian_action_is_made_of_the_trailing_axes(event_ndim, batch):
     mean, action = normal(2, 4, 2, 3)
     distribution = gaussian(mean, 0.5, event_ndim)
