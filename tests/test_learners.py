@@ -101,20 +101,9 @@ def test_many_updates_are_single_ones_in_order(row):
     assert_close(learner, many)
 
 
-@learners("DQN")
-def test_vmapped_over_hyperparameters_and_seeds_equals_single(row):
-    def updated(seed, value):
-        return row.create(seed, **{row.traced: value}).update(row.batch())[1]
-
-    seeds, values = np.arange(2), np.array([0.5, 0.9], np.float32)
-    infos = jax.vmap(updated)(seeds, values)
-    for i in range(2):
-        assert_close(updated(int(seeds[i]), values[i]), {name: x[i] for name, x in infos.items()})
-
-
 @pytest.mark.parametrize("name", ["TD3", "DQN"])
 def test_targets_start_as_their_networks(name):
-    learner = of(name)
+    learner = LEARNERS[name].create(features=())
     names = [x for x in vars(learner) if x.startswith("target_")]
     assert names
     for target in names:
