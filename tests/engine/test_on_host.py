@@ -17,7 +17,7 @@ from jaxagents import A2C, BC, DQN, IPPO, MAPPO, PPO, SAC, a2c, bc, dqn, ippo, l
 from jaxagents.data import Dataset
 from jaxagents.engine.observers import NotFiniteError
 from jaxagents.envs import Gymnasium, PettingZoo
-from jaxagents.networks import CategoricalActor, StateCritic
+from jaxagents.networks import CategoricalActor, MinGRUCell, PerActor, StateCritic, WithMemory
 from jaxagents.sharding import make_mesh
 
 pytestmark = pytest.mark.filterwarnings("ignore:final_info and summed_info name 'seldom'")
@@ -36,7 +36,16 @@ NETWORKS = {
     "actor_network": CategoricalActor(2, features=(8,)),
     "critic_network": StateCritic(features=(8,)),
 }
-ACTORS = {"n_steps": 12, "eval_frequency": 12, "network_sharing": "shared"}
+ACTORS = {
+    "n_steps": 12,
+    "eval_frequency": 12,
+    "actor_network": PerActor(CategoricalActor(3, features=(8,)), 2),
+    "critic_network": PerActor(NETWORKS["critic_network"], 2),
+}
+REMEMBERING = {
+    "actor_network": WithMemory(CategoricalActor(2, features=()), MinGRUCell(4)),
+    "critic_network": WithMemory(StateCritic(features=()), MinGRUCell(4)),
+}
 STATISTICS = {"normalise_observations": True, "normalise_rewards": True}
 INFOS = {"summed_info": ("action",), "final_info": ("won", "seldom")}
 RATES = ("actor_learning_rate", "critic_learning_rate", "temperature_learning_rate")
@@ -277,9 +286,7 @@ def test_environments_in_wrappers_that_are_not_recorded(monkeypatch):
 
 def remembering():
     """An agent that remembers, in a vector that starts episodes by itself."""
-    networks = dict.fromkeys(NETWORKS)
-    fields = {"memory": "gru", "memory_size": 4, "rollout_length": 7, **networks}
-    return small(vector(Walk, AutoresetMode.NEXT_STEP), False, **fields)
+    return small(vector(Walk, AutoresetMode.NEXT_STEP), False, rollout_length=7, **REMEMBERING)
 
 
 def without_past(runner, where):
@@ -420,7 +427,8 @@ def test_copies_are_made_of_an_environment_or_taken_as_they_are():
     assert IPPO(Relay(), None, config) == IPPO(first, None, config)
     assert repr(same) == "<IPPO on relay>"
     assert "critic_state" not in same._observation
-    assert MAPPO(Relay(), None, config)._observation["critic_state"].shape == (3,)
+    central = MAPPO(Relay(), None, config.replace(critic_network=None))
+    assert central._observation["critic_state"].shape == (3,)
 
 
 def test_environments_by_their_names():
