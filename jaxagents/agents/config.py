@@ -368,6 +368,9 @@ class OffPolicyConfig(SequencesConfig):
             returns. The replay buffer, metrics and evaluations have the true ones.
         checkpoint_buffer: Whether checkpoints hold the replay buffer. Without it they are small, but a
             training that goes on from one has to fill a new buffer first, which changes its results.
+        buffer_on_host: Whether the replay buffer lies in the memory of the host, for one that does not
+            fit into an accelerator's; batches are copied from there. Only for environments that are
+            stepped on the host, without `prioritised_replay`, and not saved in checkpoints.
     """
 
     batch_size: int = checked(8, positive)
@@ -378,6 +381,7 @@ class OffPolicyConfig(SequencesConfig):
     prioritised_replay: bool = False
     normalise_rewards: bool = False
     checkpoint_buffer: bool = True
+    buffer_on_host: bool = False
 
     shared_out: ClassVar[tuple[str, ...]] = ("batch_size", "minibatch_size", "n_groups")
 
@@ -395,6 +399,16 @@ class OffPolicyConfig(SequencesConfig):
             raise ValueError(
                 f"{type(self).__name__}.learning_starts must not exceed buffer_size "
                 f"({self.buffer_size}), got {self.learning_starts}."
+            )
+        if self.buffer_on_host and self.prioritised_replay:
+            raise ValueError(
+                f"{type(self).__name__}.buffer_on_host draws uniformly: leave out prioritised_replay, "
+                "or keep the buffer on the device."
+            )
+        if self.buffer_on_host and self.checkpoint_buffer and self.checkpoint_dir is not None:
+            raise ValueError(
+                f"{type(self).__name__}.buffer_on_host has a buffer that checkpoints leave out: set "
+                "checkpoint_buffer=False."
             )
         if self.has_memory:
             self._check_steps_of_sequences()

@@ -1,24 +1,26 @@
 """Experience: the transitions that agents with a replay buffer collect, and what they note of them."""
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, PyTree
 
 from jaxagents import sharding
 from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.runners import OffPolicyRunner, observe_rewards
 from jaxagents.agents.sampling import CARRIES, Sampling
 from jaxagents.core.arrays import select
+from jaxagents.core.hyperparameters import values_at
 from jaxagents.core.report import OBSERVATIONS, REWARDS, Flags, Report, nonfinite_environments
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.engine.host_play import begun_again
 from jaxagents.engine.host_rollout import HostCollection, HostRollout, HostStorage
 from jaxagents.envs.episodes import Timestep
-from jaxagents.learners.learner import Learner
+from jaxagents.learners.learner import Batch, Learner
 
 if TYPE_CHECKING:
     from jaxagents.agents.off_policy import OffPolicyBase
@@ -242,13 +244,13 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
     """
     config, n_envs, n_steps = agent.config, agent.config.batch_size, agent.config.rollout_length
 
-    def keys_of(runner: OffPolicyRunner) -> tuple[Key[Array, ""], Key[Array, ""], Key[Array, ""]]:
+    def keys_of(rng: Key[Array, ""]) -> tuple[Key[Array, ""], Key[Array, ""], Key[Array, ""]]:
         """The keys of the next runner, of the steps, and of the gradient steps."""
-        rngs = jax.random.split(runner.rng, 3)
+        rngs = jax.random.split(rng, 3)
         return rngs[0], rngs[1], rngs[2]
 
     def draw(runner: OffPolicyRunner, block: ArrayLike) -> PyTree:
-        _, key, _ = keys_of(runner)
+        _, key, _ = keys_of(runner.rng)
         earlier = (runner.update_step + block) * n_steps
         return {
             "keys": jax.random.split(jax.random.fold_in(key, block), n_steps),
@@ -288,7 +290,7 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
         nonfinite = nonfinite_environments(
             {REWARDS: rollout.reward, OBSERVATIONS: rollout.next_obs}, axis=1
         )
-        changed = {"buffer": buffer, "rng": keys_of(runner)[0]}
+        changed = {"buffer": buffer, "rng": keys_of(runner.rng)[0]}
         if runner.learner is None:
             return changed, Report({}, nonfinite)
         seen = seen_of(config, runner.learner, rows)
@@ -300,9 +302,22 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
             changed["learner"] = after.learner
         return changed, Report({}, nonfinite)
 
-    def learn(runner: OffPolicyRunner) -> tuple[OffPolicyRunner, Report]:
-        keys = jax.random.split(keys_of(runner)[2], config.gradient_steps)
-        runner, numbers = agent._learn(runner, keys)
+    def batches(
+        buffer: DeviceBuffer, rng: Key[Array, ""], hyperparams: PyTree, n_updates: Int[Array, ""]
+    ) -> Batch:
+        replay, gamma = Sampling.of(config), values_at(hyperparams, n_updates).gamma
+
+        def batch(key: Key[Array, ""]) -> Batch:
+            return replay.batch(buffer, replay.draw(buffer, key, config.minibatch_size), gamma)
+
+        return jax.lax.map(batch, jax.random.split(keys_of(rng)[2], config.gradient_steps))
+
+    def learn(runner: OffPolicyRunner, *drawn: Batch) -> tuple[OffPolicyRunner, Report]:
+        if drawn:
+            runner, numbers = agent._learn_from(runner, *drawn)
+        else:
+            keys = jax.random.split(keys_of(runner.rng)[2], config.gradient_steps)
+            runner, numbers = agent._learn(runner, keys)
         return runner, Report(numbers)
 
     return HostCollection(
@@ -311,5 +326,13 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
         acting_by(agent._explore),
         begin,
         learn,
-        HostStorage(config.n_warmup_steps, acting_by(agent._act_randomly), read, store, interrupt),
+        HostStorage(
+            config.n_warmup_steps,
+            acting_by(agent._act_randomly),
+            read,
+            store,
+            interrupt,
+            functools.partial(empty_buffer, agent),
+            batches if config.buffer_on_host else None,
+        ),
     )

@@ -163,10 +163,11 @@ class Hyperparameters(struct.PyTreeNode):
 
     def __post_init__(self) -> None:
         """Makes schedules of functions."""
-        for field in dataclasses.fields(self):
+        given = {name: x for name, x in vars(self).items() if callable(x) or isinstance(x, Mapping)}
+        for field in dataclasses.fields(self) if given else ():  # JAX makes many without any
             is_nested = isinstance(field.default, Hyperparameters)
-            if not is_nested and field.metadata.get("pytree_node", True):
-                object.__setattr__(self, field.name, _scheduled(getattr(self, field.name)))
+            if field.name in given and not is_nested and field.metadata.get("pytree_node", True):
+                object.__setattr__(self, field.name, _scheduled(given[field.name]))
 
     def at(self, update_step: ArrayLike) -> Self:
         """The hyperparameters of one update: numbers in place of schedules.

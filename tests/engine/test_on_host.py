@@ -439,3 +439,19 @@ def test_environments_by_their_names():
     assert env == jaxagents.make(name, max_cycles=3) != jaxagents.make(name)
     with pytest.raises(ValueError, match="Did you mean 'mpe/simple_spread-v3'"):
         jaxagents.make("pettingzoo:mpe.simple_spread_v3")
+
+
+def test_a_buffer_in_the_memory_of_the_host_gives_the_same_training():
+    config = dqn.AgentConfig(
+        **BUFFER, n_steps=12, buffer_size=100, gradient_steps=2, n_step_returns=2, features=(8,)
+    )
+    here, accelerator = jax.devices()[:2]
+    runner, _ = DQN(Walks(Walk), None, config, False).train(KEY, progress=False)
+    with jax.default_device(accelerator):
+        agent = DQN(Walks(Walk), None, config.replace(buffer_on_host=True), False)
+        other, _ = agent.train(KEY, progress=False)
+        later, _ = agent.train(runner=other, n_steps=3, progress=False)
+    assert trees.equal(runner, other)
+    for it in (other, later):
+        assert {x.device for x in jax.tree.leaves(it.buffer)} == {here}
+        assert {x.device for x in jax.tree.leaves(it.learner)} == {accelerator}
