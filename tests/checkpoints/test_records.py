@@ -2,12 +2,7 @@
 
 import json
 import os
-import shutil
 import signal
-import subprocess
-import sys
-import textwrap
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
@@ -161,61 +156,20 @@ def test_hyperparameters_of_an_own_type_have_to_be_given(tmp_path):
     assert runner.actor_training.opt_state.hyperparams["b1"] == np.float32(0.8)
 
 
-SCRIPT = """
-    import sys
-    sys.path.insert(0, {tests!r})
-    from saved_runs import CASE, KEY, MatchSign
+def test_a_terminated_training_saves_and_ends_as_such(whole, tmp_path):
+    class Terminating:
+        def log(self, step, metrics):
+            if step == 2:
+                os.kill(os.getpid(), signal.SIGTERM)
 
-    fields = {{"n_steps": 100_000, "eval_frequency": 20}}
-    agent = CASE.make(MatchSign, False, checkpoint_dir={folder!r}, **fields)
-    runner, _ = agent.train(KEY, CASE.hyperparams(), progress=False)
-    print("stopped by itself at", agent.previous_training_max_step, flush=True)
-    sys.stdin.readline()
-    agent.train(None, None, runner, progress=False)
-"""
-
-
-def start_training(folder):
-    tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    script = textwrap.dedent(SCRIPT.format(tests=tests, folder=str(folder)))
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    process = subprocess.Popen([sys.executable, "-c", script], **pipes)
-    wait_for_checkpoints(process, folder, after=20)
-    return process
-
-
-def wait_for_checkpoints(process, folder, after):
-    deadline = time.monotonic() + 300
-    while max(saved_steps(folder), default=0) <= after:
-        assert process.poll() is None, "the training ended by itself"
-        assert time.monotonic() < deadline, "no checkpoint was written"
-        time.sleep(0.05)
-
-
-@pytest.mark.slow
-def test_an_interrupted_training_loses_nothing_and_a_terminated_one_ends_as_such(tmp_path):
-    with start_training(tmp_path / "run") as process:
-        process.send_signal(signal.SIGINT)
-        stopped = process.stdout.readline().strip()
-        step = saved_steps(tmp_path / "run")[-1]
-        shutil.copytree(tmp_path / "run", tmp_path / "interrupted")
-        process.stdin.write("\n")
-        process.stdin.flush()
-        wait_for_checkpoints(process, tmp_path / "run", after=step + 20)
-        process.terminate()
-        process.communicate(timeout=300)
-    assert stopped == f"stopped by itself at {step}"
-    assert process.returncode == -signal.SIGTERM
-    fields = {"n_steps": 100_000, "eval_frequency": 20}
-    for name in ("interrupted", "run"):
-        folder = {"checkpoint_dir": tmp_path / name, "restore_agent": True}
-        agent = CASE.make(MatchSign, False, **fields, **folder)
-        runner, _ = agent.restore("last")
-        n_steps = agent.previous_training_max_step + 20
-        resumed, _ = agent.train(None, None, runner, n_steps=20, progress=False)
-        uninterrupted = CASE.make(MatchSign, False, **fields)
-        whole, _ = uninterrupted.train(KEY, CASE.hyperparams(), n_steps=n_steps, progress=False)
-        trees.assert_equal(whole, resumed)
+    received = []
+    before = signal.signal(signal.SIGTERM, lambda *_: received.append(saved_steps(tmp_path)))
+    agent = make(tmp_path, keep_checkpoints=None)
+    agent.train(KEY, CASE.hyperparams(), progress=False, loggers=[Terminating()])
+    signal.signal(signal.SIGTERM, before)
+    assert received == [[0, 2, agent.previous_training_max_step]]
+    resumed, _ = make(tmp_path).resume(KEY, progress=False)
+    trees.assert_equal(whole.training_runner, resumed)
 
 
 def test_an_interruption_does_not_displace_the_best(tmp_path):

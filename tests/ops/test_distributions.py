@@ -184,16 +184,6 @@ def test_a_gaussian_action_is_made_of_the_trailing_axes(event_ndim, batch):
     np.testing.assert_array_equal(mode(distribution), mean)
 
 
-def test_log_std_is_broadcast():
-    @jax.jit
-    def outputs(mean, log_std):
-        distribution = ops.Gaussian(mean, log_std)
-        return distribution.log_prob(mean + 1.0), distribution.entropy(), distribution.sample(KEY)
-
-    mean, log_std = normal(3, 2), np.log(np.float32([[0.5], [1.0], [2.0]]))
-    trees.assert_close(outputs(mean, log_std), outputs(mean, np.broadcast_to(log_std, (3, 2))))
-
-
 def test_a_squashed_gaussian_is_a_change_of_variables():
     mean, std, u = RNG.uniform(0.3, 1.2, (3, 4, 2))
 
@@ -293,19 +283,6 @@ def gaussian_of(x):
 
 def tanh_gaussian_of(x):
     return ops.TanhGaussian(gaussian_of(x), *(jnp.broadcast_to(y, x.shape) for y in (LOW, HIGH)))
-
-
-@pytest.mark.parametrize("make", [categorical_of, epsilon_greedy_of, gaussian_of, tanh_gaussian_of])
-def test_batch_axes_equal_vmapped_actors(make):
-    def outputs(x, action):
-        distribution = make(x)
-        return distribution.log_prob(action), distribution.entropy(), distribution.mode()
-
-    actions = jax.jit(lambda x: make(x).mode())(PARAMETERS)
-    together, mapped = jax.jit(lambda *x: (outputs(*x), jax.vmap(outputs)(*x)))(PARAMETERS, actions)
-    assert together[0].shape == together[1].shape == (3,)
-    assert together[2].shape == actions.shape
-    trees.assert_close(together, mapped)
 
 
 @pytest.mark.parametrize("make", [categorical_of, gaussian_of, tanh_gaussian_of])
