@@ -14,6 +14,7 @@ from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.runners import OffPolicyRunner, observe_rewards
 from jaxagents.agents.sampling import CARRIES, Sampling
 from jaxagents.core.arrays import select
+from jaxagents.core.compilation import jit_in_place
 from jaxagents.core.hyperparameters import values_at
 from jaxagents.core.report import OBSERVATIONS, REWARDS, Flags, Report, nonfinite_environments
 from jaxagents.data.device_buffer import DeviceBuffer
@@ -219,7 +220,7 @@ def empty_buffer(agent: "OffPolicyBase") -> DeviceBuffer:
     )
 
 
-_end_episodes = jax.jit(DeviceBuffer.end_episodes)
+_end_episodes = jit_in_place(DeviceBuffer.end_episodes)
 
 
 def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
@@ -268,7 +269,8 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
     def interrupt(
         runner: OffPolicyRunner, where: Bool[np.ndarray, "environments"]
     ) -> OffPolicyRunner:
-        return runner.replace(buffer=_end_episodes(runner.buffer, where))
+        with storage.near:
+            return runner.replace(buffer=_end_episodes(runner.buffer, where))
 
     def read(runner: OffPolicyRunner) -> OffPolicyRunner:
         reads_learner = config.normalise_rewards or runner.learner.observes
@@ -312,19 +314,20 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
             runner, numbers = agent._learn(runner, keys)
         return runner, Report(numbers)
 
+    storage = HostStorage(
+        config.n_warmup_steps,
+        acting_by(agent._act_randomly),
+        read,
+        store,
+        interrupt,
+        functools.partial(empty_buffer, agent),
+        batches if config.buffer_on_host else None,
+    )
     return HostCollection(
         lambda learner: agent._initial_memories(),
         draw,
         acting_by(agent._explore),
         begin,
         learn,
-        HostStorage(
-            config.n_warmup_steps,
-            acting_by(agent._act_randomly),
-            read,
-            store,
-            interrupt,
-            functools.partial(empty_buffer, agent),
-            batches if config.buffer_on_host else None,
-        ),
+        storage,
     )
