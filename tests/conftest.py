@@ -5,12 +5,9 @@ import os
 from pathlib import Path
 
 # Compiling is most of the time of tests, so it optimises little, here and in processes that tests start.
-# `JAX_DISABLE_MOST_OPTIMIZATIONS=0 make test` compiles all as users do, who meet no other difference.
-if os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1":
-    # The older emitters of fused operations write code that LLVM compiles in half the time. AVX knows no
-    # multiplication and addition in one, which one program may round and another not.
-    flags = "--xla_cpu_use_fusion_emitters=false --xla_cpu_max_isa=AVX"
-    os.environ.setdefault("XLA_FLAGS", flags)
+# It is the one way in which programs of tests differ from those of users, and only `optimised` tests
+# compile as users do; `JAX_DISABLE_MOST_OPTIMIZATIONS=0 make test` has all do so.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # Programs are kept for other processes and later runs; `make clean` drops them.
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "programs")

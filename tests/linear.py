@@ -12,7 +12,10 @@ from learner_registry import ACTION_DIM, N_ACTIONS, OBS_DIM, transitions
 from jaxagents import ops
 from jaxagents.core.observed import network_input
 
-NORMAL = nn.initializers.normal(1.0)
+
+def normal(key, shape):
+    """Weights drawn by NumPy, as constants, which take no time to compile."""
+    return jnp.asarray(np.random.default_rng(len(shape)).normal(size=shape), jnp.float32)
 
 
 class Policy(nn.Module):
@@ -20,8 +23,8 @@ class Policy(nn.Module):
 
     @nn.compact
     def __call__(self, observations, temperature=1.0):
-        weights = self.param("weights", NORMAL, (OBS_DIM, ACTION_DIM))
-        log_std = self.param("log_std", NORMAL, (ACTION_DIM,))
+        weights = self.param("weights", normal, (OBS_DIM, ACTION_DIM))
+        log_std = self.param("log_std", normal, (ACTION_DIM,))
         return ops.Gaussian(jnp.tanh(observations @ weights), log_std + jnp.log(temperature))
 
 
@@ -30,7 +33,7 @@ class DiscretePolicy(nn.Module):
 
     @nn.compact
     def __call__(self, observations, temperature=1.0):
-        logits = observations @ self.param("weights", NORMAL, (OBS_DIM, N_ACTIONS))
+        logits = observations @ self.param("weights", normal, (OBS_DIM, N_ACTIONS))
         return ops.Categorical(logits).tempered(temperature)
 
 
@@ -39,7 +42,7 @@ class Critics(nn.Module):
 
     @nn.compact
     def __call__(self, observations, actions):
-        weights = self.param("weights", NORMAL, (2, OBS_DIM + ACTION_DIM))
+        weights = self.param("weights", normal, (2, OBS_DIM + ACTION_DIM))
         pairs = jnp.concatenate([observations, actions], axis=-1)
         return jnp.einsum("...i,ci->c...", pairs, weights)
 
@@ -49,7 +52,7 @@ class DiscreteCritics(nn.Module):
 
     @nn.compact
     def __call__(self, observations):
-        return observations @ self.param("weights", NORMAL, (2, OBS_DIM, N_ACTIONS))
+        return observations @ self.param("weights", normal, (2, OBS_DIM, N_ACTIONS))
 
 
 class ActionValues(nn.Module):
@@ -59,7 +62,7 @@ class ActionValues(nn.Module):
 
     @nn.compact
     def __call__(self, observations):
-        weights = self.param("weights", NORMAL, (OBS_DIM, N_ACTIONS, *self.outputs))
+        weights = self.param("weights", normal, (OBS_DIM, N_ACTIONS, *self.outputs))
         return jnp.tensordot(network_input(observations), weights, axes=1)
 
 
@@ -68,7 +71,7 @@ class Value(nn.Module):
 
     @nn.compact
     def __call__(self, observations):
-        return observations @ self.param("weights", NORMAL, (OBS_DIM,))
+        return observations @ self.param("weights", normal, (OBS_DIM,))
 
 
 def create(kind, **fields):

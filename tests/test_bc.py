@@ -58,7 +58,7 @@ def test_a_discrete_update_is_a_step_down_the_cross_entropy():
 
 def test_with_a_fixed_standard_deviation_the_loss_is_a_squared_error():
     row, std = LEARNERS["BC"], np.array([0.5, 2.0])
-    learner, batch = row.create(fixed_std=std), row.batch()
+    learner, batch = row.create(fixed_std=std, features=()), row.batch()
     _, info = learner.update(batch)
     z = (batch["actions"] - np.asarray(learner.sample_actions(batch["observations"]))) / std
     constant = (np.log(std) + 0.5 * np.log(2 * np.pi)) * np.ones(ACTION_DIM)

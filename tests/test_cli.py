@@ -420,19 +420,6 @@ def test_options_give_the_defaults_of_each_agent_and_preset(name):
     jax.tree.map(np.testing.assert_array_equal, run.make_hyperparams(), hyperparams)
 
 
-def test_help_lists_the_options_of_an_agent(capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["train", "dqn", "--help"])
-    assert end.value.code == 0
-    text = " ".join(capsys.readouterr().out.replace("│", "").split())
-    assert "--gamma FLOAT Discount. (default: 0.99)" in text
-    assert "--total-timesteps {None}|INT In place of n_steps, number of environment steps" in text
-    assert "--exploration-decay {linear,exponential}" in text
-    assert "--preset" in text
-    assert "--actor-network" not in text
-    assert "--checkpoint-dir" not in text
-
-
 def test_values_come_in_every_combination_once_and_other_names_give_the_fields():
     kind = options_of("ppo", is_sweep=True)
     words = ["--learning-rate", "1", "2", "1", "--gamma", "0.5", "0.9", "0.90", "--vf-coeff", "3"]

@@ -2,11 +2,12 @@
 
 import itertools
 
+import jax
 import jax.numpy as jnp
 import linear
 import numpy as np
 import optax
-import pytest
+import trees
 from linear import log_prob_and_slopes
 from trees import assert_close
 
@@ -31,7 +32,7 @@ def reference_update(learner, batch):
     )
     log_std = np.asarray(learner.actor.params["log_std"], np.float64)
     obs, actions, next_obs = (batch[k] for k in ("observations", "actions", "next_observations"))
-    share, pairs = batch.get("weights", np.ones(n)), np.concatenate([obs, actions], axis=-1)
+    share, pairs = batch["weights"], np.concatenate([obs, actions], axis=-1)
     q = (target @ pairs.T).min(axis=0)
 
     error = q - obs @ value
@@ -43,9 +44,7 @@ def reference_update(learner, batch):
     log_prob, by_mean, by_log_std = log_prob_and_slopes(obs, actions, actor, log_std)
     rate = RATES["actor_learning_rate"]
 
-    targets = batch["rewards"] + batch.get("discounts", hp.gamma) * batch["masks"] * (
-        next_obs @ new_value
-    )
+    targets = batch["rewards"] + batch["discounts"] * batch["masks"] * (next_obs @ new_value)
     values = critic @ pairs.T
     errors = values - np.asarray(targets)
     new_critic = critic - RATES["critic_learning_rate"] * 2 * (share * errors) @ pairs / n
@@ -66,20 +65,14 @@ def reference_update(learner, batch):
         "v": (obs @ value).mean(),
         "value_loss": (slope * error**2).mean(),
     }
-    return moved, info | ({"td_errors": np.abs(errors).mean(axis=0)} if "weights" in batch else {})
+    return moved, {**info, "td_errors": np.abs(errors).mean(axis=0)}
 
 
-@pytest.mark.parametrize(
-    ("hyperparams", "further"),
-    [
-        ({"gamma": 0.5, "tau": 0.3, "expectile": 0.9, "beta": 0.5}, ()),
-        ({"expectile": 0.2, "beta": 10.0, "max_weight": 1.5}, linear.ALL),
-    ],
-    ids=str,
-)
-def test_an_update_is_that_of_the_paper(hyperparams, further):
+def test_an_update_is_that_of_the_paper():
+    """Also where weights of advantages are limited, and others are not."""
+    hyperparams = {"gamma": 0.5, "tau": 0.3, "expectile": 0.2, "beta": 2.0, "max_weight": 1.5}
     learner = linear.create(IQLLearner, **LINEAR, **hyperparams)
-    batch = linear.batch_with(IQLLearner, further)
+    batch = linear.batch_with(IQLLearner, linear.ALL)
     expected, numbers = reference_update(learner, batch)
     moved, info = learner.update(batch)
     assert_close({name: getattr(moved, name).params for name in expected}, expected)
@@ -90,25 +83,23 @@ def test_an_update_is_that_of_the_paper(hyperparams, further):
 def test_the_default_policy_is_that_of_the_authors():
     obs = jnp.asarray(linear.batch_with(IQLLearner)["observations"])
     network = gaussian_policy(ImitationConfig(features=(4,)), linear.ACTION_DIM)
-    params = network.init(jnp.zeros(2, jnp.uint32), obs)["params"]
-    policy = network.apply({"params": params}, 1e3 * obs)
+    params = trees.variables(network, obs)["params"] | {"log_std": np.float32([0.0, -9.0])}
+    policy = jax.jit(lambda params: network.apply({"params": params}, 1e3 * obs))(params)
     assert isinstance(policy, ops.Gaussian)
-    assert (jnp.abs(policy.mean) <= 1.0).all()
-    np.testing.assert_array_equal(policy.log_std, np.zeros((16, linear.ACTION_DIM)))
-    narrow = {**params, "log_std": jnp.full(linear.ACTION_DIM, -9.0)}
-    np.testing.assert_array_equal(network.apply({"params": narrow}, obs).log_std, -5.0)
+    assert (np.abs(policy.mean) <= 1.0).all()
+    np.testing.assert_array_equal(policy.log_std, np.tile([0.0, -5.0], (16, 1)))
 
 
 def test_the_learning_rate_of_the_policy_alone_can_decay():
-    def cosine_adam(learning_rate):
-        return optax.adam(optax.cosine_decay_schedule(learning_rate, 2))
+    def stopping_sgd(learning_rate):
+        return optax.sgd(optax.piecewise_constant_schedule(learning_rate, {1: 0.0}))
 
-    optimizers = {"optimizer": optax.adam, "actor_optimizer": cosine_adam}
-    learners = [linear.create(IQLLearner, **LINEAR, **optimizers)]
-    for _ in range(3):
-        learners.append(learners[-1].update(linear.batch_with(IQLLearner))[0])
+    batch = linear.batch_with(IQLLearner)
+    learners = [linear.create(IQLLearner, **LINEAR, actor_optimizer=stopping_sgd)]
+    for _ in range(2):
+        learners.append(learners[-1].update(batch)[0])
     for name in ("actor", "critic", "value"):
         weights = [getattr(learner, name).params["weights"] for learner in learners]
-        first, _, third = [jnp.abs(b - a).max() for a, b in itertools.pairwise(weights)]
-        np.testing.assert_allclose(first, RATES[f"{name}_learning_rate"], rtol=1e-3)
-        assert (third == 0.0) == (name == "actor")
+        first, second = [np.abs(b - a).max() for a, b in itertools.pairwise(weights)]
+        assert first > 0.0
+        assert (second == 0.0) == (name == "actor")

@@ -7,7 +7,6 @@ import jax
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
 
 from jaxagents import LinearSchedule, PiecewiseSchedule
 from jaxagents.core.describe import to_json
@@ -192,16 +191,6 @@ def test_of_many_sets_the_best_are_in_colour_and_their_legend_leaves_room():
     assert all(panel.get_window_extent().height > 50 for panel in panels)
 
 
-def test_curves_stand_out_from_each_other_and_from_a_dark_background():
-    axes = None
-    for _ in range(7):
-        axes = plot_learning_curve(metrics_of(), metric="kl", ax=axes)
-    assert len({(line.get_color(), line.get_linestyle()) for line in axes.lines}) == 7
-    with plt.style.context("dark_background"):
-        on_dark = plot_learning_curve(metrics_of()).lines[0].get_color()
-    assert to_hex(axes.lines[0].get_color()) != to_hex(on_dark)
-
-
 def test_shows_which_set_was_best(tmp_path):
     result = sweep_of(3, 4, {"x": np.array([1.0, 2, 3]), "y": np.array([0.5, 0.5, 0.1])})
     result.metrics["returns"][1, :, -1] += 1e4
@@ -311,16 +300,6 @@ def test_refuses_what_is_no_training():
     ):
         with pytest.raises(error, match=message):
             plot_learning_curve(source)
-
-
-def test_refuses_steps_that_an_update_cannot_have():
-    for plot, steps, error in (
-        (plot_learning_curve, "10", TypeError),
-        (plot_learning_curve, 0, ValueError),
-        (plot_losses, -5, ValueError),
-    ):
-        with pytest.raises(error, match=f"steps_per_update must be .* got {steps!r}"):
-            plot(metrics_of(), steps_per_update=steps)
 
 
 def test_refuses_folders_without_metrics(tmp_path):

@@ -248,7 +248,7 @@ def test_greedy_actions_have_the_largest_mean_return(name):
         outputs = N_ATOMS * softmax(outputs) * atoms()
     values = outputs.mean(axis=-1) if reference.outputs else outputs
     assert_close(learner.q(OBS), values)
-    for kwargs in ({}, {"temperature": 5.0}, {"seed": KEY, "temperature": 0.0}):
+    for kwargs in ({"temperature": 5.0}, {"seed": KEY, "temperature": 0.0}):
         actions = learner.sample_actions(OBS, **kwargs)
         np.testing.assert_array_equal(actions, values.argmax(axis=-1))
 
@@ -345,20 +345,7 @@ def test_a_hook_for_the_values_decides_actions_and_targets():
     np.testing.assert_array_equal(learner.sample_actions(OBS), expected)
     assert (plain.sample_actions(OBS) != expected).any()
     batch = jax.tree.map(jnp.asarray, BATCH)
-    assert not np.allclose(plain._q_target(batch), learner._q_target(batch))
-
-
-def test_programs_tell_learners_of_several_classes_apart():
-    class Other(DQNLearner):
-        pass
-
-    rows = [
-        LEARNERS["DQN"]._replace(learner=x) for x in (DQNLearner, DQNLearner, DDQNLearner, Other)
-    ]
-    first, same, *others = (jax.tree.structure(jax.eval_shape(row.create)) for row in rows)
-    assert first == same
-    for other in others:
-        assert first != other
+    assert not np.allclose(*jax.jit(lambda: [it._q_target(batch) for it in (plain, learner)])())
 
 
 # Networks.

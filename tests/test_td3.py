@@ -116,7 +116,7 @@ def test_vmapped_learners_skip_updates_of_the_policy_too():
 
 
 def test_actions_are_explored_with_noise():
-    learner = ROW.create(exploration_noise=0.05)
+    learner = ROW.create(exploration_noise=0.05, features=())
     obs = np.broadcast_to(0.1 * ROW.batch()["observations"][0], (20_000, OBS_DIM))
     policy = np.asarray(learner.sample_actions(obs))
     greedy = learner.actor(jnp.asarray(obs[:1])).mode()

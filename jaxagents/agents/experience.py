@@ -1,24 +1,27 @@
 """Experience: the transitions that agents with a replay buffer collect, and what they note of them."""
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, PyTree
 
 from jaxagents import sharding
 from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.runners import OffPolicyRunner, observe_rewards
 from jaxagents.agents.sampling import CARRIES, Sampling
 from jaxagents.core.arrays import select
+from jaxagents.core.compilation import jit_in_place
+from jaxagents.core.hyperparameters import values_at
 from jaxagents.core.report import OBSERVATIONS, REWARDS, Flags, Report, nonfinite_environments
 from jaxagents.data.device_buffer import DeviceBuffer
 from jaxagents.engine.host_play import begun_again
 from jaxagents.engine.host_rollout import HostCollection, HostRollout, HostStorage
 from jaxagents.envs.episodes import Timestep
-from jaxagents.learners.learner import Learner
+from jaxagents.learners.learner import Batch, Learner
 
 if TYPE_CHECKING:
     from jaxagents.agents.off_policy import OffPolicyBase
@@ -130,7 +133,15 @@ def act(
     """The memories after observations of all environments, and the actions to take there."""
     seen = agent._seen(carry, obs)
     units = explore(rng, learner, seen, n_steps)
-    _check_explored(agent, units)
+    hooks, zero = f"{type(agent).__name__}._explore and _act_randomly", agent._units.zero
+    shape, dtype = (agent.config.batch_size, *zero.shape), jnp.result_type(units)
+    if jnp.shape(units) != shape:
+        raise ValueError(
+            f"{hooks} must give one action of the learner for each environment, shape {shape}, got "
+            f"shape {jnp.shape(units)}."
+        )
+    if not jnp.can_cast(dtype, zero.dtype, "same_kind"):
+        raise TypeError(f"{hooks} must give whole numbers where actions are discrete, got {dtype}.")
     units = agent._units.within_bounds(units)
     return learner.memory_after(seen, units), agent._units.to_environment(units)
 
@@ -209,23 +220,7 @@ def empty_buffer(agent: "OffPolicyBase") -> DeviceBuffer:
     )
 
 
-def _check_explored(agent: "OffPolicyBase", units: Array) -> None:
-    """Raises unless a hook that explores gives one action of the learner for each environment."""
-    hooks, zero = f"{type(agent).__name__}._explore and _act_randomly", agent._units.zero
-    shape = (agent.config.batch_size, *zero.shape)
-    if jnp.shape(units) != shape:
-        raise ValueError(
-            f"{hooks} must give one action of the learner for each environment, shape {shape}, got "
-            f"shape {jnp.shape(units)}."
-        )
-    if not jnp.can_cast(jnp.result_type(units), zero.dtype, "same_kind"):
-        raise TypeError(
-            f"{hooks} must give whole numbers where actions are discrete, got "
-            f"{jnp.result_type(units)}."
-        )
-
-
-_end_episodes = jax.jit(DeviceBuffer.end_episodes)
+_end_episodes = jit_in_place(DeviceBuffer.end_episodes)
 
 
 def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
@@ -242,13 +237,13 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
     """
     config, n_envs, n_steps = agent.config, agent.config.batch_size, agent.config.rollout_length
 
-    def keys_of(runner: OffPolicyRunner) -> tuple[Key[Array, ""], Key[Array, ""], Key[Array, ""]]:
+    def keys_of(rng: Key[Array, ""]) -> tuple[Key[Array, ""], Key[Array, ""], Key[Array, ""]]:
         """The keys of the next runner, of the steps, and of the gradient steps."""
-        rngs = jax.random.split(runner.rng, 3)
+        rngs = jax.random.split(rng, 3)
         return rngs[0], rngs[1], rngs[2]
 
     def draw(runner: OffPolicyRunner, block: ArrayLike) -> PyTree:
-        _, key, _ = keys_of(runner)
+        _, key, _ = keys_of(runner.rng)
         earlier = (runner.update_step + block) * n_steps
         return {
             "keys": jax.random.split(jax.random.fold_in(key, block), n_steps),
@@ -274,7 +269,8 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
     def interrupt(
         runner: OffPolicyRunner, where: Bool[np.ndarray, "environments"]
     ) -> OffPolicyRunner:
-        return runner.replace(buffer=_end_episodes(runner.buffer, where))
+        with storage.near:
+            return runner.replace(buffer=_end_episodes(runner.buffer, where))
 
     def read(runner: OffPolicyRunner) -> OffPolicyRunner:
         reads_learner = config.normalise_rewards or runner.learner.observes
@@ -288,7 +284,7 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
         nonfinite = nonfinite_environments(
             {REWARDS: rollout.reward, OBSERVATIONS: rollout.next_obs}, axis=1
         )
-        changed = {"buffer": buffer, "rng": keys_of(runner)[0]}
+        changed = {"buffer": buffer, "rng": keys_of(runner.rng)[0]}
         if runner.learner is None:
             return changed, Report({}, nonfinite)
         seen = seen_of(config, runner.learner, rows)
@@ -300,16 +296,38 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
             changed["learner"] = after.learner
         return changed, Report({}, nonfinite)
 
-    def learn(runner: OffPolicyRunner) -> tuple[OffPolicyRunner, Report]:
-        keys = jax.random.split(keys_of(runner)[2], config.gradient_steps)
-        runner, numbers = agent._learn(runner, keys)
+    def batches(
+        buffer: DeviceBuffer, rng: Key[Array, ""], hyperparams: PyTree, n_updates: Int[Array, ""]
+    ) -> Batch:
+        replay, gamma = Sampling.of(config), values_at(hyperparams, n_updates).gamma
+
+        def batch(key: Key[Array, ""]) -> Batch:
+            return replay.batch(buffer, replay.draw(buffer, key, config.minibatch_size), gamma)
+
+        return jax.lax.map(batch, jax.random.split(keys_of(rng)[2], config.gradient_steps))
+
+    def learn(runner: OffPolicyRunner, *drawn: Batch) -> tuple[OffPolicyRunner, Report]:
+        if drawn:
+            runner, numbers = agent._learn_from(runner, *drawn)
+        else:
+            keys = jax.random.split(keys_of(runner.rng)[2], config.gradient_steps)
+            runner, numbers = agent._learn(runner, keys)
         return runner, Report(numbers)
 
+    storage = HostStorage(
+        config.n_warmup_steps,
+        acting_by(agent._act_randomly),
+        read,
+        store,
+        interrupt,
+        functools.partial(empty_buffer, agent),
+        batches if config.buffer_on_host else None,
+    )
     return HostCollection(
         lambda learner: agent._initial_memories(),
         draw,
         acting_by(agent._explore),
         begin,
         learn,
-        HostStorage(config.n_warmup_steps, acting_by(agent._act_randomly), read, store, interrupt),
+        storage,
     )

@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.agents.checks import check_plays_on_host
@@ -29,7 +29,7 @@ from jaxagents.data.priorities import PriorityTree, importance_weights
 from jaxagents.engine.host import OnHost
 from jaxagents.engine.host_rollout import HostCollection
 from jaxagents.engine.program import HyperparametersT, at_present, with_schedules_of
-from jaxagents.learners.learner import Info, Learner, LearnerT
+from jaxagents.learners.learner import Batch, Info, Learner, LearnerT
 
 OffPolicyConfigT = TypeVar("OffPolicyConfigT", bound=OffPolicyConfig)
 
@@ -86,6 +86,11 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         super()._validate()
         if self.episodes.env.on_host:
             check_plays_on_host(type(self), OffPolicyBase, ("_training_step",))
+        elif self.config.buffer_on_host:
+            raise ValueError(
+                f"{type(self.config).__name__}.buffer_on_host is for environments that are stepped on "
+                f"the host, but {self.episodes.env.name} is compiled: keep the buffer on the device."
+            )
 
     def checkpointed(self, runner: OffPolicyRunner) -> OffPolicyRunner:
         """The part of a runner that a checkpoint holds: all, unless `config.checkpoint_buffer` is false.
@@ -132,7 +137,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         if runner.buffer is not None:
             return runner
         if self.episodes.env.on_host:
-            return OnHost(self).refill(runner.replace(buffer=empty_buffer(self)))
+            return OnHost(self).refill(runner)
         return self.refill(runner)
 
     def _create_runner(self, rng: Key[Array, ""], hyperparams: HyperparametersT) -> OffPolicyRunner:
@@ -188,7 +193,21 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         carry = runner.learner, buffer.priorities
         (learner, priorities), infos = jax.lax.scan(step, carry, rngs)
         runner = runner.replace(learner=learner, buffer=buffer.replace(priorities=priorities))
-        return runner, in_32_bits(jax.tree.map(lambda x: x.mean(axis=0), infos))
+        return runner, _means(infos)
+
+    def _learn_from(self, runner: OffPolicyRunner, batches: Batch) -> tuple[OffPolicyRunner, Info]:
+        """As `_learn`, from batches that were drawn before, one for each gradient step."""
+
+        def step(learner: Learner, batch: Batch) -> tuple[Learner, Info]:
+            return step_on(self, learner, batch, runner.returns)
+
+        learner, infos = jax.lax.scan(step, runner.learner, batches)
+        return runner.replace(learner=learner), _means(infos)
+
+
+def _means(infos: Info) -> Info:
+    """The means of the numbers that gradient steps report."""
+    return in_32_bits(jax.tree.map(lambda x: x.mean(axis=0), infos))
 
 
 def gradient_step(
@@ -211,29 +230,48 @@ def gradient_step(
         The learner and the priorities after it, and what describes it.
     """
     config, hyperparams, replay = agent.config, learner.hyperparams, Sampling.of(agent.config)
-
-    def batch_of(indices: Int[Array, "..."]) -> dict[str, PyTree]:
-        batch = replay.batch(buffer, indices, hyperparams.gamma)
-        rewards = batch["rewards"]
-        if config.normalise_rewards:
-            rewards = ops.scale_rewards(rewards, returns, MOST_REWARD)
-        return {**batch, "actions": agent._units.to_learner(batch["actions"]), "rewards": rewards}
-
     if not config.prioritised_replay:
-        batch = batch_of(replay.draw(buffer, rng, config.minibatch_size))
-        learner, info = update_on(config, learner, batch)
-        info.pop("td_errors", None)
+        indices = replay.draw(buffer, rng, config.minibatch_size)
+        batch = replay.batch(buffer, indices, hyperparams.gamma)
+        learner, info = step_on(agent, learner, batch, returns)
         return (learner, buffer.priorities), info
     n_drawn = config.minibatch_size // replay.length
     drawn, probabilities = buffer.sample_prioritised(rng, n_drawn)
     weights = importance_weights(probabilities, hyperparams.importance_exponent)
-    batch = batch_of(replay.rows_from(buffer, drawn))
-    batch["weights"] = replay.weights_of(weights, batch)
+    batch = replay.batch(buffer, replay.rows_from(buffer, drawn), hyperparams.gamma)
+    batch = {**_in_units(agent, batch, returns), "weights": replay.weights_of(weights, batch)}
     learner, info = update_on(config, learner, batch)
     _check_errors(type(learner).__name__, info, config.minibatch_size)
     errors = replay.errors_of(jnp.abs(info.pop("td_errors")))
     priorities = (errors + _SMALLEST_PRIORITY) ** hyperparams.priority_exponent
     return (learner, buffer.with_priorities(drawn, priorities).priorities), info
+
+
+def step_on(
+    agent: OffPolicyBase, learner: LearnerT, batch: Batch, returns: PyTree
+) -> tuple[LearnerT, Info]:
+    """A gradient step on a batch that was drawn uniformly.
+
+    Args:
+        agent: The agent.
+        learner: Its learner.
+        batch: Rows of the replay buffer.
+        returns: Moments of returns, if rewards are in units of their standard deviation.
+
+    Returns:
+        The learner after it, and what describes it.
+    """
+    learner, info = update_on(agent.config, learner, _in_units(agent, batch, returns))
+    info.pop("td_errors", None)
+    return learner, info
+
+
+def _in_units(agent: OffPolicyBase, batch: Batch, returns: PyTree) -> Batch:
+    """Rows of the replay buffer, with actions and rewards in the units of the learner."""
+    rewards = batch["rewards"]
+    if agent.config.normalise_rewards:
+        rewards = ops.scale_rewards(rewards, returns, MOST_REWARD)
+    return {**batch, "actions": agent._units.to_learner(batch["actions"]), "rewards": rewards}
 
 
 def _check_errors(learner: str, info: Info, n_samples: int) -> None:

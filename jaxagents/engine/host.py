@@ -1,5 +1,6 @@
 """The programs of a training whose environments are stepped on the host."""
 
+import contextlib
 import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
@@ -61,25 +62,30 @@ class OnHost(OnDevice[RunnerT]):
         step = HostRollout(
             runner.obs, action, log_prob, reward, runner.obs, flags, flags, runner.carry, info
         )
-        n_steps = self._program.config.rollout_length
+        n_steps = self._behaviour.config.rollout_length
         rollout = jax.tree.map(lambda x: jax.ShapeDtypeStruct((n_steps, *x.shape), x.dtype), step)
         storage = self._collection.storage
         if storage is None:
             jitted.learn.trace(learning, rollout)
-        else:
-            stored = jitted.store.trace(learning.buffer, storage.read(learning), rollout)
-            jitted.learn.trace(learning.replace(**stored.out_info[0]))
+            return
+        stored: Any = jitted.store.trace(learning.buffer, storage.read(learning), rollout).out_info
+        learning, batches = learning.replace(**stored[0]), ()
+        if storage.batches is not None:
+            batches = (jitted.batches.trace(*_drawn_from(learning)).out_info,)
+            learning = learning.replace(buffer=None)
+        jitted.learn.trace(learning, *batches)
 
     @nan_is_allowed
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
         """Makes a fresh runner, whose environments have begun their first episodes."""
-        runner = self._jitted.start(rng, hyperparams)
+        storage = self._collection.storage
+        with storage.near if storage else contextlib.nullcontext():
+            runner = self._jitted.start(rng, hyperparams)
         if is_tracing(runner):
             return runner
         episodes = self._training()
         episodes.go_to(_played(runner), runner.obs)
         runner = runner.replace(obs=jax.tree.map(jnp.array, episodes.obs))
-        storage = self._collection.storage
         return self.warm_up(runner) if storage and storage.n_first else runner
 
     @nan_is_allowed
@@ -89,8 +95,22 @@ class OnHost(OnDevice[RunnerT]):
 
     @nan_is_allowed
     def refill(self, runner: RunnerT) -> RunnerT:
-        """Has a runner, whose buffer is empty, take and store as many steps as it acts by now."""
+        """Has a runner take as many steps, as it acts by now, and store them in a new buffer."""
+        storage = self._collection.storage
+        assert storage is not None
+        with storage.near:
+            runner = runner.replace(buffer=storage.empty())
         return self._after_first(runner, self._jitted.act)
+
+    @nan_is_allowed
+    def place(self, runner: RunnerT) -> RunnerT:
+        """A copy of a runner to go on from, whose buffer stays where it is."""
+        storage = self._collection.storage
+        if storage is None or storage.batches is None:
+            return super().place(runner)
+        with storage.near:
+            buffer = jax.device_put(runner.buffer, may_alias=False)
+        return super().place(runner.replace(buffer=None)).replace(buffer=buffer)
 
     def _after_first(self, runner: RunnerT, act: Jitted) -> RunnerT:
         playing, storage = self._playing(runner), self._collection.storage
@@ -119,7 +139,7 @@ class OnHost(OnDevice[RunnerT]):
         step of this one. Any other agent learns from this rollout, once it is complete.
         """
         stores = self._collection.storage is not None
-        n_steps = self._program.config.rollout_length
+        n_steps = self._behaviour.config.rollout_length
         playing.report = Report({})
         act, meanwhile = self._jitted.act, playing.learn if stores else None
         rollout, rows = playing.collect(n_steps, act, meanwhile)
@@ -169,14 +189,23 @@ class _Playing:
 
     def learn(self, *rollout: HostRollout) -> None:
         """Learns from a rollout, or from what was stored before."""
-        self.learning, *reported = self._jitted.learn(self.learning, *rollout)
+        learning, kept = self.learning, {}
+        if self._storage and self._storage.batches:
+            with self._storage.near:
+                rollout = (self._jitted.batches(*_drawn_from(learning)),)
+            kept, learning = {"buffer": learning.buffer}, learning.replace(buffer=None)
+        learning, *reported = self._jitted.learn(learning, *rollout)
+        self.learning = learning.replace(**kept)
         self._note(*reported)
 
     def store(self, rollout: HostRollout) -> None:
         """Stores a rollout, and draws the random numbers of the next one."""
         assert self._storage is not None
         read = self._storage.read(self.learning)
-        changed, *reported, self._draws = self._jitted.store(self.learning.buffer, read, rollout)
+        with self._storage.near:
+            changed, *reported, self._draws = self._jitted.store(
+                self.learning.buffer, read, rollout
+            )
         self.learning = self.learning.replace(**changed)
         self._note(*reported)
 
@@ -208,7 +237,7 @@ class _Playing:
             carry, action, log_prob = act(acting, before, obs, draws, np.int32(time_in_block))
             if meanwhile and time == n_steps - 1:
                 meanwhile()  # the device goes on with it once it has acted
-            action, log_prob = jax.device_get((action, log_prob))
+            action, log_prob = jax.tree.map(np.asarray, (action, log_prob))
             step = episodes.step(action)
             ends = step.terminated, step.truncated
             row = HostRollout(
@@ -245,6 +274,7 @@ class _OnHost(NamedTuple):
     act_first: Jitted
     initial: Jitted
     store: Jitted
+    batches: Any
     learn: Jitted
 
 
@@ -277,8 +307,14 @@ def _on_host(program: Program) -> _OnHost:
         act_first=at_time(storage.act_first if storage else collection.act),
         initial=quick_jit(collection.initial),
         store=jit_in_place(store),
+        batches=jax.jit(storage.batches) if storage and storage.batches else None,
         learn=jit_in_place(learn),
     )
+
+
+def _drawn_from(runner: Any) -> tuple[PyTree, ...]:
+    """The parts of a runner from which the batches of its next update are drawn."""
+    return runner.buffer, runner.rng, runner.hyperparams, runner.update_step
 
 
 def _is_finite(report: Report) -> Bool[Array, ""]:

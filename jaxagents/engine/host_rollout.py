@@ -1,5 +1,6 @@
 """Environments that are stepped on the host: what an agent gives for it, and rollouts, step by step."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -48,6 +49,10 @@ class HostStorage(NamedTuple):
             environments gave non-finite numbers.
         interrupt: Maps a runner, and flags of environments, to the runner after a rollout that leaves
             out the steps that those environments take next; not compiled.
+        empty: Makes an empty buffer.
+        batches: Maps a buffer, a random key, hyperparameters and the number of updates before to the
+            batches of an update, which `learn` is given in place of a buffer; `None` where it is given
+            the buffer. Then the buffer lies on the host, where all but `learn` and acting is computed.
     """
 
     n_first: int
@@ -55,6 +60,15 @@ class HostStorage(NamedTuple):
     read: Callable[[Any], Any]
     store: Callable[[PyTree, Any, HostRollout], tuple[dict[str, PyTree], Report]]
     interrupt: Callable[[Any, Bool[np.ndarray, "environments"]], Any]
+    empty: Callable[[], PyTree]
+    batches: Callable[..., PyTree] | None = None
+
+    @property
+    def near(self) -> contextlib.AbstractContextManager[Any]:
+        """A context in which programs are called where the buffer lies."""
+        if self.batches is None:
+            return contextlib.nullcontext()
+        return jax.default_device(jax.local_devices(backend="cpu")[0])
 
 
 class HostCollection(NamedTuple):
@@ -72,7 +86,8 @@ class HostCollection(NamedTuple):
         begin: Maps a runner, and flags of environments, to the runner before a rollout that begins with
             new episodes there.
         learn: Maps a runner and a rollout to the runner after an update, and its report. Where there is
-            a `storage`, it is given a runner alone, and learns from what was stored before the rollout.
+            a `storage`, it is given a runner alone, or with batches, and learns from what was stored
+            before the rollout.
         storage: How rollouts are stored; `None` for agents that learn from each as it comes.
     """
 
@@ -110,15 +125,15 @@ class Rows:
     ) -> None:
         """Adds a step of the environments in which it counts; `begins` says where an episode begins."""
         self.begins |= counts & (self._taken == 0) & begins
-        step = jax.tree.map(np.asarray, step)
+        arrays = [np.asarray(x) for x in jax.tree.leaves(step)]
         if self._rollout is None:
-            self._rollout = jax.tree.map(
-                lambda x: np.empty((self._n_steps, *x.shape), x.dtype), step
-            )
+            rows = [np.empty((self._n_steps, *x.shape), x.dtype) for x in arrays]
+            self._rollout = jax.tree.unflatten(jax.tree.structure(step), rows)
         self.left_out |= counts & (self._taken == self._n_steps)
         (where,) = np.nonzero(counts & (self._taken < self._n_steps))
         at = self._taken[where], where
-        jax.tree.map(lambda rows, x: rows.__setitem__(at, x[where]), self._rollout, step)
+        for rows, x in zip(jax.tree.leaves(self._rollout), arrays, strict=True):
+            rows[at] = x[where]
         self._taken[where] += 1
 
     @property

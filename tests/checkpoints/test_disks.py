@@ -49,20 +49,6 @@ def mount(*options):
 
 
 @contextlib.contextmanager
-def small(path):
-    """A small disk in memory, which is filled."""
-    filler = path / "filler"
-
-    def fill():
-        with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(4096))
-
-    with mounted(path, "-t", "tmpfs", "-o", "size=3m", "tmpfs"):
-        yield Disk(path / "run", "No space left on device", fill, filler.unlink)
-
-
-@contextlib.contextmanager
 def read_only(path):
     """A folder that becomes read-only."""
     with contextlib.ExitStack() as stack:
@@ -90,7 +76,7 @@ def limited(path, n_bytes=100):
         set_limit(soft)
 
 
-@pytest.fixture(params=[small, read_only, limited])
+@pytest.fixture(params=[read_only, limited])
 def disk(request, tmp_path):
     with request.param(tmp_path) as disk:
         yield disk

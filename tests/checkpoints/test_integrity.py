@@ -231,31 +231,6 @@ def test_checkpoints_that_a_training_removes_meanwhile_are_no_damage(
     assert not recwarn
 
 
-@pytest.mark.parametrize(
-    ("mode", "best_fn"), [("best", None), ("best", lambda metrics: 0), ("last", None)]
-)
-def test_where_all_were_removed_meanwhile_new_ones_are_looked_for(
-    folder, at_first_look, recwarn, mode, best_fn
-):
-    for step in (0, 2):
-        shutil.rmtree(folder / "checkpoints" / str(step))
-    (folder / "checkpoints" / "4").rename(folder / "4")
-
-    def replace():
-        (folder / "checkpoints" / "6").rename(folder / "6")
-        (folder / "4").rename(folder / "checkpoints" / "4")
-
-    at_first_look(6, replace)
-    agent = make(folder)
-    agent.restore(mode, best_fn=best_fn)
-    assert agent.previous_training_max_step == 4
-    (folder / "6").rename(folder / "checkpoints" / "6")
-    (folder / "checkpoints" / "4").rename(folder / "4")
-    at_first_look(6, replace)
-    assert verify(folder) == {4: None}
-    assert not recwarn
-
-
 def test_a_relative_folder_stays_the_same_when_a_script_changes_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     agent = make("run")

@@ -2,12 +2,7 @@
 
 import json
 import os
-import shutil
 import signal
-import subprocess
-import sys
-import textwrap
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
@@ -25,7 +20,7 @@ from jaxagents.checkpoints.disk import lock
 from jaxagents.checkpoints.leaves import check_leaves, leaves_of, pack
 from jaxagents.checkpoints.records import AgentStore, saved_steps
 from jaxagents.checkpoints.writer import Writer
-from jaxagents.core.hyperparameters import CosineSchedule, LinearSchedule
+from jaxagents.core.hyperparameters import CosineSchedule
 from jaxagents.networks import CategoricalActor, StateCritic
 from jaxagents.ppo import OptimizerParams
 
@@ -152,7 +147,7 @@ class WithMomentum(OptimizerParams):
 def test_hyperparameters_of_an_own_type_have_to_be_given(tmp_path):
     hyperparams = CASE.hyperparams(actor_optimizer_params=WithMomentum())
     agent = small(tmp_path, CASE)
-    agent.train(KEY, hyperparams, n_steps=1, progress=False)
+    agent.train(KEY, hyperparams, progress=False, callbacks=[lambda progress: True])
     with pytest.raises(ValueError, match="has a finite mean return"):
         agent.restore("best")  # without evaluation
     with pytest.raises(ValueError, match="does not fit this agent"):
@@ -161,61 +156,20 @@ def test_hyperparameters_of_an_own_type_have_to_be_given(tmp_path):
     assert runner.actor_training.opt_state.hyperparams["b1"] == np.float32(0.8)
 
 
-SCRIPT = """
-    import sys
-    sys.path.insert(0, {tests!r})
-    from saved_runs import CASE, KEY, MatchSign
+def test_a_terminated_training_saves_and_ends_as_such(whole, tmp_path):
+    class Terminating:
+        def log(self, step, metrics):
+            if step == 2:
+                os.kill(os.getpid(), signal.SIGTERM)
 
-    fields = {{"n_steps": 100_000, "eval_frequency": 20}}
-    agent = CASE.make(MatchSign, False, checkpoint_dir={folder!r}, **fields)
-    runner, _ = agent.train(KEY, CASE.hyperparams(), progress=False)
-    print("stopped by itself at", agent.previous_training_max_step, flush=True)
-    sys.stdin.readline()
-    agent.train(None, None, runner, progress=False)
-"""
-
-
-def start_training(folder):
-    tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    script = textwrap.dedent(SCRIPT.format(tests=tests, folder=str(folder)))
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    process = subprocess.Popen([sys.executable, "-c", script], **pipes)
-    wait_for_checkpoints(process, folder, after=20)
-    return process
-
-
-def wait_for_checkpoints(process, folder, after):
-    deadline = time.monotonic() + 300
-    while max(saved_steps(folder), default=0) <= after:
-        assert process.poll() is None, "the training ended by itself"
-        assert time.monotonic() < deadline, "no checkpoint was written"
-        time.sleep(0.05)
-
-
-@pytest.mark.slow
-def test_an_interrupted_training_loses_nothing_and_a_terminated_one_ends_as_such(tmp_path):
-    with start_training(tmp_path / "run") as process:
-        process.send_signal(signal.SIGINT)
-        stopped = process.stdout.readline().strip()
-        step = saved_steps(tmp_path / "run")[-1]
-        shutil.copytree(tmp_path / "run", tmp_path / "interrupted")
-        process.stdin.write("\n")
-        process.stdin.flush()
-        wait_for_checkpoints(process, tmp_path / "run", after=step + 20)
-        process.terminate()
-        process.communicate(timeout=300)
-    assert stopped == f"stopped by itself at {step}"
-    assert process.returncode == -signal.SIGTERM
-    fields = {"n_steps": 100_000, "eval_frequency": 20}
-    for name in ("interrupted", "run"):
-        folder = {"checkpoint_dir": tmp_path / name, "restore_agent": True}
-        agent = CASE.make(MatchSign, False, **fields, **folder)
-        runner, _ = agent.restore("last")
-        n_steps = agent.previous_training_max_step + 20
-        resumed, _ = agent.train(None, None, runner, n_steps=20, progress=False)
-        uninterrupted = CASE.make(MatchSign, False, **fields)
-        whole, _ = uninterrupted.train(KEY, CASE.hyperparams(), n_steps=n_steps, progress=False)
-        trees.assert_equal(whole, resumed)
+    received = []
+    before = signal.signal(signal.SIGTERM, lambda *_: received.append(saved_steps(tmp_path)))
+    agent = make(tmp_path, keep_checkpoints=None)
+    agent.train(KEY, CASE.hyperparams(), progress=False, loggers=[Terminating()])
+    signal.signal(signal.SIGTERM, before)
+    assert received == [[0, 2, agent.previous_training_max_step]]
+    resumed, _ = make(tmp_path).resume(KEY, progress=False)
+    trees.assert_equal(whole.training_runner, resumed)
 
 
 def test_an_interruption_does_not_displace_the_best(tmp_path):
@@ -273,9 +227,7 @@ def test_the_evaluation_that_an_interruption_left_out_is_saved_once(tmp_path):
 
 
 def test_hyperparameters_given_at_a_checkpoint_are_saved_with_it(tmp_path):
-    first, then = (
-        SMALL.hyperparams(kind(0.5, 0.25, 8)) for kind in (LinearSchedule, CosineSchedule)
-    )
+    first, then = map(SMALL.hyperparams, (0.5, CosineSchedule(0.5, 0.25, 8)))
     agent = small(tmp_path)
     agent.train(KEY, first, n_steps=2, progress=False)
     went_on, _ = agent.train(None, then, agent.training_runner, n_steps=2, progress=False)
@@ -284,7 +236,7 @@ def test_hyperparameters_given_at_a_checkpoint_are_saved_with_it(tmp_path):
     trees.assert_equal(agent.replay(2, n_updates=2).runner, went_on)
     runner, history = agent.restore(2)
     np.testing.assert_array_equal(history["update_step"], [0, 2])
-    assert repr(runner.hyperparams) == repr(went_on.hyperparams)  # also the kinds of schedules
+    assert repr(runner.hyperparams) == repr(went_on.hyperparams)  # also the kind of schedule
     before = contents(tmp_path)
     agent.train(None, then, agent.restore("last")[0], n_steps=1, progress=False)
     assert before.items() <= contents(tmp_path).items()  # without a change nothing is written anew

@@ -12,7 +12,7 @@ import optax
 import pytest
 from flax import linen as nn
 
-from jaxagents import bc, dqn, ppo, pqn, sac
+from jaxagents import bc, ppo, pqn, sac
 from jaxagents.catalogue import CATALOGUE
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 
@@ -24,29 +24,7 @@ class Network(nn.Module):
         return x
 
 
-# Further names, types and sizes that are refused are in `tests/mistakes`.
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: OptimizerParams(lr=0.9), "no field 'lr'. Did you mean 'learning_rate'?"),
-        (lambda: OptimizerParams(x=0.9), "Its fields are: learning_rate, eps, grad_clip"),
-        (lambda: sac.HyperParameters(actor_lr=1.0), "Did you mean 'actor_learning_rate'?"),
-        (lambda: dqn.HyperParameters(exploration_fraction=1.0), "Did you mean 'epsilon_steps'?"),
-        (lambda: AgentConfig(batch_size=None), "batch_size must be an integer, got None"),
-    ],
-)
-def test_refuses_wrong_names_and_types(make, message):
-    with pytest.raises(TypeError) as error:
-        make()
-    assert message in str(error.value)
-
-
-def test_refuses_defaults_that_would_be_passed_over():
-    class Discounting(HyperParameters):
-        gamma = 0.5
-
-    with pytest.raises(TypeError, match=r"Discounting\.gamma = 0\.5 is no field.* stay 0\.99"):
-        Discounting()
+# Names, types and sizes that are refused are in `tests/mistakes`.
 
 
 def test_refuses_traced_values_within_a_partial():
@@ -136,8 +114,6 @@ def test_sizes_that_are_replaced_leave_the_number_of_updates():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"batch_size": 8, "n_envs": 4}, "AgentConfig.batch_size=8 contradicts n_envs=4."),
-        ({"n_updates": 3, "total_timesteps": 9000}, "9000, which is 5 updates of 2,048 steps."),
         ({"total_timesteps": 0}, "AgentConfig.total_timesteps must be a positive integer, got 0"),
         ({"total_timesteps": 9, "n_envs": -1}, "AgentConfig.n_envs must be a positive integer"),
     ],

@@ -40,15 +40,6 @@ def episodes():
     )
 
 
-def peak_memory(function):
-    """The result of a function, and the most memory that it took on its way."""
-    tracemalloc.start()
-    result = function()
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    return result, peak
-
-
 def test_arrays_may_have_another_order_of_bytes():
     numbers = np.arange(N, dtype=np.float32)
     dataset = Dataset({"x": {"swapped": numbers.astype(">f4"), "own": numbers}})
@@ -79,15 +70,6 @@ def test_samples_whole_rows_uniformly_by_its_seed():
     np.testing.assert_array_equal(first, same.sample(8)["actions"])
     assert (first != second).any()
     assert (first != other.sample(8)["actions"]).any()
-
-
-def test_samples_columns_of_an_array_without_copying_it():
-    table = np.arange(100_000.0).reshape(10_000, 10)
-    dataset = Dataset({"x": table[:, :9], "y": table[:, 9]})
-    batch, peak = peak_memory(lambda: dataset.sample(5, indx=[3, 1, 4, 1, 5]))
-    np.testing.assert_array_equal(batch["x"], table[[3, 1, 4, 1, 5], :9])
-    np.testing.assert_array_equal(batch["y"], table[[3, 1, 4, 1, 5], 9])
-    assert peak < table.nbytes / 50
 
 
 @pytest.mark.parametrize(
@@ -137,7 +119,7 @@ def test_several_batches_are_those_of_as_many_samples():
     for i in range(4):
         trees.assert_equal(jax.tree.map(lambda x, i=i: x[i], batches), one.sample(5))
     np.testing.assert_array_equal(one.sample(2)["actions"], many.sample(2)["actions"])
-    with pytest.raises(ValueError, match="n_batches must be positive, got 0"):
+    with pytest.raises(ValueError, match="n_batches must be a positive integer, got 0"):
         many.sample_many(0, 5)
 
 
@@ -249,7 +231,10 @@ def test_normalises_by_the_first_key():
 def test_normalising_takes_little_more_memory_than_its_result():
     x = np.random.default_rng(0).normal(size=(2, 20_000, 100)).astype(np.float32)
     dataset = Dataset({"observations": x[0], "next_observations": x[1]})
-    _, peak = peak_memory(lambda: dataset.normalise(["observations", "next_observations"]))
+    tracemalloc.start()
+    dataset.normalise(["observations", "next_observations"])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
     assert peak < 1.2 * x.nbytes
 
 

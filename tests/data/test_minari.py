@@ -1,7 +1,6 @@
 """Datasets of Minari, written to a folder of the test's own."""
 
 import sys
-import tracemalloc
 
 import gymnasium
 import jax
@@ -223,20 +222,6 @@ def test_types_that_differ_between_episodes_are_widened():
     assert loaded["observations"].dtype == np.float32
     np.testing.assert_array_equal(loaded["observations"][0], images[0])
     np.testing.assert_array_equal(loaded["masks"], [0.0, 0.0])
-
-
-def test_no_more_memory_is_taken_than_the_data_need():
-    observed = np.random.default_rng(0).normal(size=(2001, 256)).astype(np.float32)
-    zeros, ends = np.zeros(2000), np.arange(2000) % 50 == 49
-    arrays = {"observations": observed[:-1], "next_observations": observed[1:]}
-    arrays |= {"actions": zeros.astype(int), "rewards": zeros, "masks": zeros + 1.0, "ends": ends}
-    space = spaces.Box(-9.0, 9.0, (256,), np.float32)
-    source = written("discrete", dataset=Dataset(arrays), observation_space=space)
-    tracemalloc.start()
-    loaded = from_minari(source)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 1.2 * sum(array.nbytes for array in jax.tree.leaves(loaded))
 
 
 class Source(list):

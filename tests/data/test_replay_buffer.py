@@ -1,7 +1,6 @@
 """Replay buffers, against a list."""
 
 import collections
-import tracemalloc
 
 import jax
 import numpy as np
@@ -87,7 +86,7 @@ def test_seeds_decide_the_samples_of_a_buffer_and_of_its_dataset():
 
 
 def test_refuses_to_be_of_size_0_or_to_sample_when_empty():
-    with pytest.raises(ValueError, match="size must be positive, got 0"):
+    with pytest.raises(ValueError, match="size must be a positive integer, got 0"):
         empty(size=0)
     for draw in (lambda: empty().sample(1), lambda: empty().sample_many(1, 1)):
         with pytest.raises(ValueError, match="nothing to sample"):
@@ -108,25 +107,6 @@ def test_starts_from_a_dataset():
     assert len(ReplayBuffer.create_from_initial_dataset(no_rows, CAPACITY)) == 0
     with pytest.raises(ValueError, match="4 rows, more than a size of 3"):
         ReplayBuffer.create_from_initial_dataset(Dataset(transitions(range(4))), 3)
-
-
-@pytest.mark.parametrize("n_before", [0, 2000])
-def test_takes_no_more_memory_than_it_holds_to_start_from_a_dataset(n_before):
-    data = {"x": np.ones((3000, 100), np.float32)}
-    before = {"x": np.ones((n_before, 100), np.float32)}
-    tracemalloc.start()
-    buffer = ReplayBuffer.create_from_initial_dataset(before, 3000)
-    buffer.add_transitions(data)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 1.1 * data["x"].nbytes
-
-
-def test_its_own_memory_may_be_added_to_it():
-    buffer = ReplayBuffer.create({"x": np.int64(0)}, 5)
-    buffer.add_transitions({"x": np.arange(7)})
-    buffer.add_transitions(buffer._flat)
-    np.testing.assert_array_equal(buffer.to_dataset()["x"], [5, 6, 2, 3, 4])
 
 
 @pytest.mark.parametrize(

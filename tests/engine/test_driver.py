@@ -23,7 +23,6 @@ from jaxagents.engine.members import MembersOnDevices
 from jaxagents.sharding import make_mesh
 
 CASES = {case.name: case for case in AGENTS}
-PPO = CASES["PPO"]
 KEY, KEY_3 = jax.random.key(0), jax.random.key(3)
 
 
@@ -156,28 +155,6 @@ def test_the_keys_of_the_evaluations_are_configured():
     """They may be raw, and are as many as configured, as they are without a key in the suite."""
     agent = make(n_evals=64, eval_rng=jax.random.PRNGKey(1))
     assert agent.evaluate(agent.start(KEY, CASE.hyperparams()))["lengths"].shape == (64,)
-
-
-def test_stops_early_once_the_policy_has_moved_too_far():
-    agent = PPO.make(MatchSign, False, actor_epochs=7)
-
-    def epochs(kl_threshold):
-        runner = agent.advance(agent.start(KEY, PPO.hyperparams(kl_threshold=kl_threshold)), 1)
-        assert (
-            runner.critic_training.step == agent.config.n_minibatches * agent.config.critic_epochs
-        )
-        return int(runner.actor_training.step) / agent.config.n_minibatches
-
-    assert epochs(0.0) == 1
-    assert epochs(float("inf")) == 7
-    assert 1 < epochs(0.002) < 7
-
-
-def test_a_sweep_without_evaluation_has_no_best():
-    case = CASES["BC"]
-    result = case.make(MatchSign, False).sweep([0, 1], case.hyperparams(), progress=False)
-    assert result.best is None
-    assert result.runners.update_step.tolist() == [[5, 5]]
 
 
 class Mistaken(A2C):

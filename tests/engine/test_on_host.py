@@ -17,7 +17,10 @@ from jaxagents import A2C, BC, DQN, IPPO, MAPPO, PPO, SAC, a2c, bc, dqn, ippo, l
 from jaxagents.data import Dataset
 from jaxagents.engine.observers import NotFiniteError
 from jaxagents.envs import Gymnasium, PettingZoo
+from jaxagents.networks import CategoricalActor, MinGRUCell, PerActor, StateCritic, WithMemory
 from jaxagents.sharding import make_mesh
+
+pytestmark = pytest.mark.filterwarnings("ignore:final_info and summed_info name 'seldom'")
 
 KEY = jax.random.key(0)
 RATE = ppo.OptimizerParams(learning_rate=0.02)
@@ -29,8 +32,22 @@ ON_POLICY = {
     "n_steps": 40,
     "eval_frequency": 40,
 }
-ACTORS = {"n_steps": 12, "eval_frequency": 12, "network_sharing": "shared"}
+NETWORKS = {
+    "actor_network": CategoricalActor(2, features=(8,)),
+    "critic_network": StateCritic(features=(8,)),
+}
+ACTORS = {
+    "n_steps": 12,
+    "eval_frequency": 12,
+    "actor_network": PerActor(CategoricalActor(3, features=(8,)), 2),
+    "critic_network": PerActor(NETWORKS["critic_network"], 2),
+}
+REMEMBERING = {
+    "actor_network": WithMemory(CategoricalActor(2, features=()), MinGRUCell(4)),
+    "critic_network": WithMemory(StateCritic(features=()), MinGRUCell(4)),
+}
 STATISTICS = {"normalise_observations": True, "normalise_rewards": True}
+INFOS = {"summed_info": ("action",), "final_info": ("won", "seldom")}
 RATES = ("actor_learning_rate", "critic_learning_rate", "temperature_learning_rate")
 
 
@@ -50,15 +67,34 @@ class Case(NamedTuple):
         return (agent or self.agent)(env, None, self.config.replace(**fields), evaluated)
 
 
+class Noting(A2C):
+    """Reports what its rollouts hold of infos; its metrics are computed by NumPy."""
+
+    def _actor_loss_input(self, runner, traj):
+        is_action = (traj.info["action"] == traj.action).astype(jnp.float32)
+        is_left_out = jnp.isnan(traj.info["seldom"]).astype(jnp.float32)
+        return *super()._actor_loss_input(runner, traj), is_action, is_left_out
+
+    def _actor_loss(self, training, obs, actions, log_prob_old, advantage, *more):
+        is_action, is_left_out, hyperparams = more
+        given = training, obs, actions, log_prob_old, advantage, hyperparams
+        losses, info = super()._actor_loss(*given)
+        return losses, {**info, "is_action": is_action, "is_left_out": is_left_out}
+
+    def _eval_metrics(self, terminated, truncated, final_rewards, returns):
+        metrics = super()._eval_metrics(terminated, truncated, final_rewards, returns)
+        return {**metrics, "ended": int(np.sum(terminated))}
+
+
 def relay():  # by which its environments are equal
     return Relay("rgb_array")
 
 
 CASES = {
     "on-policy": Case(
-        A2C,
+        Noting,
         lambda: Walks(lambda: Walk("rgb_array")),
-        a2c.AgentConfig(**ON_POLICY),
+        a2c.AgentConfig(**ON_POLICY, **NETWORKS, **INFOS, normalise_rewards=True),
         a2c.HyperParameters(actor_optimizer_params=RATE, critic_optimizer_params=RATE),
         36,
     ),
@@ -79,7 +115,7 @@ CASES = {
     "actors": Case(
         IPPO,
         lambda: PettingZoo(relay),
-        ippo.AgentConfig(**{**ON_POLICY, **ACTORS}, normalise_observations=True),
+        ippo.AgentConfig(**{**ON_POLICY, **ACTORS}),
         ippo.HyperParameters(actor_optimizer_params=RATE),
         5,
     ),
@@ -129,7 +165,7 @@ def test_films_and_exports(case, learnt, tmp_path, monkeypatch):
         return
     learnt.export_policy(tmp_path / "policy.safetensors")
     action = load_policy(tmp_path / "policy.safetensors")(np.array([0.3, 1, 1], np.float32))
-    assert action == 1 if case.agent is A2C else action > 1.5  # in the environment's units
+    assert action == 1 if case.agent is Noting else action > 1.5  # in the environment's units
 
 
 def test_what_goes_on_is_the_same_bit_for_bit(case, learnt, tmp_path):
@@ -178,36 +214,15 @@ def test_equal_environments_make_equal_agents_that_share_programs():
 # On-policy agents.
 
 
-class Noting(A2C):
-    """Reports what its rollouts hold of infos; its metrics are computed by NumPy."""
-
-    def _actor_loss_input(self, runner, traj):
-        is_action = (traj.info["action"] == traj.action).astype(jnp.float32)
-        is_left_out = jnp.isnan(traj.info["seldom"]).astype(jnp.float32)
-        return *super()._actor_loss_input(runner, traj), is_action, is_left_out
-
-    def _actor_loss(self, training, obs, actions, log_prob_old, advantage, *more):
-        is_action, is_left_out, hyperparams = more
-        given = training, obs, actions, log_prob_old, advantage, hyperparams
-        losses, info = super()._actor_loss(*given)
-        return losses, {**info, "is_action": is_action, "is_left_out": is_left_out}
-
-    def _eval_metrics(self, terminated, truncated, final_rewards, returns):
-        metrics = super()._eval_metrics(terminated, truncated, final_rewards, returns)
-        return {**metrics, "ended": int(np.sum(terminated))}
-
-
-@pytest.mark.filterwarnings("ignore:final_info and summed_info name 'seldom'")
 def test_rollouts_and_metrics_hold_infos_and_go_on_with_them():
-    names = {"summed_info": ("action",), "final_info": ("won", "seldom")}
-    agent = small(agent=Noting, normalise_rewards=True, **names)
+    agent = small()
     runner, metrics = agent.train(KEY, n_steps=1, progress=False)
     assert runner.info["is_action"] == runner.info["is_left_out"] == 1.0
     np.testing.assert_array_equal(metrics["action"], metrics["returns"])  # the true rewards
     np.testing.assert_array_equal(metrics["won"], metrics["terminated"])
     runner, _ = agent.train(None, None, runner, n_steps=1, progress=False)
     assert agent.training_metrics["won"].shape == (3, 6)
-    other = small(summed_info=("action",), final_info=("seldom",))
+    other = small(agent=A2C, final_info=("seldom",))
     other.collect_training(runner, agent.training_metrics)
     with pytest.raises(
         ValueError, match=r"training had \['ended', 'won'\] so far, which the agent"
@@ -271,8 +286,7 @@ def test_environments_in_wrappers_that_are_not_recorded(monkeypatch):
 
 def remembering():
     """An agent that remembers, in a vector that starts episodes by itself."""
-    fields = {"memory": "gru", "memory_size": 4, "normalise_rewards": True, "rollout_length": 7}
-    return small(vector(Walk, AutoresetMode.NEXT_STEP), False, **fields)
+    return small(vector(Walk, AutoresetMode.NEXT_STEP), False, rollout_length=7, **REMEMBERING)
 
 
 def without_past(runner, where):
@@ -360,16 +374,13 @@ def test_in_vectors_rows_follow_one_another_until_an_episode_ends(mode):
     assert (masks[ends] == 1).any()  # time limits
 
 
-def test_masks_of_any_type_memory_and_limits_that_terminate():
+def test_masks_of_any_type_and_limits_that_terminate():
     """Each action that `Masked` is not allowed is refused by it."""
-    fields = {"memory": "gru", "memory_size": 4, "sequence_length": 4, "terminate_at_limits": True}
-    config = dqn.AgentConfig(**BUFFER, n_steps=6, features=(8,), max_episode_steps=2, **fields)
+    fields = {"max_episode_steps": 2, "terminate_at_limits": True}
+    config = dqn.AgentConfig(**BUFFER, n_steps=6, features=(8,), **fields)
     runner, metrics = DQN(Gymnasium(Masked), None, config).train(KEY, progress=False)
     assert runner.obs["action_mask"].dtype == bool
     assert set(np.unique(runner.buffer.to_dataset()["actions"])) <= {1, 3}
-    begins = np.asarray(runner.envstate.step) == 0
-    for carry in jax.tree.leaves(runner.carry):
-        np.testing.assert_array_equal((np.asarray(carry) == 0).all(axis=-1), begins)
     assert metrics["terminated"].all()
     assert not metrics["truncated"].any()
 
@@ -416,7 +427,8 @@ def test_copies_are_made_of_an_environment_or_taken_as_they_are():
     assert IPPO(Relay(), None, config) == IPPO(first, None, config)
     assert repr(same) == "<IPPO on relay>"
     assert "critic_state" not in same._observation
-    assert MAPPO(Relay(), None, config)._observation["critic_state"].shape == (3,)
+    central = MAPPO(Relay(), None, config.replace(critic_network=None))
+    assert central._observation["critic_state"].shape == (3,)
 
 
 def test_environments_by_their_names():
@@ -427,3 +439,20 @@ def test_environments_by_their_names():
     assert env == jaxagents.make(name, max_cycles=3) != jaxagents.make(name)
     with pytest.raises(ValueError, match="Did you mean 'mpe/simple_spread-v3'"):
         jaxagents.make("pettingzoo:mpe.simple_spread_v3")
+
+
+def test_a_buffer_in_the_memory_of_the_host_gives_the_same_training():
+    config = dqn.AgentConfig(
+        **BUFFER, n_steps=12, buffer_size=100, gradient_steps=2, n_step_returns=2, features=(8,)
+    )
+    here, accelerator = jax.devices()[:2]
+    mode = AutoresetMode.NEXT_STEP  # in which steps of some environments are left out
+    runner, _ = DQN(vector(Walk, mode, 2), None, config, False).train(KEY, progress=False)
+    with jax.default_device(accelerator):
+        agent = DQN(vector(Walk, mode, 2), None, config.replace(buffer_on_host=True), False)
+        other, _ = agent.train(KEY, progress=False)
+        later, _ = agent.train(runner=other, n_steps=3, progress=False)
+    assert trees.equal(runner, other)
+    for it in (other, later):
+        assert {x.device for x in jax.tree.leaves(it.buffer)} == {here}
+        assert {x.device for x in jax.tree.leaves(it.learner)} == {accelerator}

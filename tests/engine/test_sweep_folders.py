@@ -28,9 +28,9 @@ KEYS = jax.random.split(KEY, 2)
 SETS = {"gamma": jnp.array([0.5, 0.9])}
 
 
-def make(folder, case=CASE, env=MatchSign, **fields):
+def make(folder, case=CASE, env=MatchSign, evaluated=True, **fields):
     fields = {"n_steps": 6, "checkpoint_dir": folder, "restore_agent": folder is not None, **fields}
-    return case.make(env, **fields)
+    return case.make(env, evaluated, **fields)
 
 
 def sweep(agent, n_steps=4, keys=KEYS, case=CASE, **values):
@@ -161,15 +161,16 @@ def test_goes_on_on_several_devices_as_on_cores(tmp_path, monkeypatch):
         return contextlib.nullcontext(MembersOnDevices(agent, devices))
 
     def swept(folder, n_steps):
-        agent = make(folder, case)
+        agent = make(folder, case, evaluated=False)
         return agent.sweep(keys, hyperparams, n_steps=n_steps, progress=False)
 
     on_cores = swept(None, 4)
+    assert on_cores.best is None  # without evaluation
     monkeypatch.setattr(sweeps, "members_of", members_of)
     swept(tmp_path, 2)
     parts = swept(tmp_path, 4)
     trees.assert_equal(swept(None, 4), parts)
     trees.assert_close(on_cores, parts)
     sets = jax.tree.map(lambda x: np.full(3, x, np.float32), hyperparams)
-    members = MembersOnDevices(make(None, case), devices)
+    members = MembersOnDevices(make(None, case, evaluated=False), devices)
     assert not collectives_of(lowered_updates(members, keys, sets))

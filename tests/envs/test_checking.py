@@ -126,19 +126,16 @@ def test_tells_all_mistakes_in_shapes_at_once():
     refused(with_step(reward=lambda step: step.reward + 1j), "reward must be a real number")
 
 
-def test_refuses_a_reset_without_a_state_and_a_space_to_draw_nothing_from():
+def test_refuses_a_reset_without_a_state_and_no_space_to_draw_actions_from():
     class Short(Walk):
         def reset(self, key):
             return jnp.zeros(1)
 
     class Undeclared(Walk):
         action_space = None
-        observation_space = Box(-100.0, 0.5, (1,))
 
     refused(Short(), "Short.reset must return two values (obs, state), got")
     refused(Undeclared(), "There is no action_space to draw actions from")
-    outside = "Undeclared gives observations outside of the bounds of its observation_space"
-    doubted(Undeclared(), outside, sample_action=lambda key: jax.random.randint(key, (), 0, 2))
 
 
 class Counts(Walk):
@@ -192,26 +189,11 @@ def test_refuses_foreign_randomness_and_numbers_that_are_not_finite():
     )
 
 
-def test_doubts_that_no_key_matters_and_a_time_limit_that_terminates():
-    class Fixed(MatchSign):
-        n_steps = 5
-        noise = float(np.random.default_rng(0).normal())
+def test_doubts_dtypes_bounds_kinds_time_limits_that_terminate_and_that_no_key_matters():
+    class Doubtful(Walk):
+        """Walks to five, drawn nothing for."""
 
-        def reset_env(self, key, params):
-            return super().reset_env(jax.random.key(0), params)
-
-        def reward(self, state, action):
-            return super().reward(state, action) + self.noise
-
-    doubted(
-        Fixed(),
-        "does the same whatever the random keys of reset_env and step_env are",
-        "episodes of Fixed terminated after exactly 5 steps",
-    )
-
-
-def test_doubts_dtypes_bounds_and_kinds_that_there_are_not():
-    class Wide(Walk):
+        action_space = None
         observation_space = spaces.Dict(
             {"at": Box(-100.0, 100.0, (1,), jnp.float16), "kind": Discrete(2)}
         )
@@ -219,15 +201,22 @@ def test_doubts_dtypes_bounds_and_kinds_that_there_are_not():
         def seen(self, position):
             return {"at": position[None], "kind": jnp.full((), 2)}
 
-        def step(self, *args):
-            step = super().step(*args)
-            return step._replace(terminated=step.terminated.astype(int))
+        def reset(self, key):
+            return self.seen(jnp.zeros(())), jnp.zeros(())
+
+        def step(self, key, state, action):
+            position = state + 1.0
+            ended = (position >= 5.0).astype(int)
+            return Step(self.seen(position), position, position, ended, False, {})
 
     doubted(
-        Wide(),
+        Doubtful(),
         "has dtype float16, but reset returns dtype float32",
-        "Wide.step: terminated has dtype int32, and all but 0 counts as true",
-        "Wide gives observations outside of the bounds of its observation_space",
+        "Doubtful.step: terminated has dtype int32, and all but 0 counts as true",
+        "does the same whatever the random keys of reset and step are",
+        "Doubtful gives observations outside of the bounds of its observation_space",
+        "episodes of Doubtful terminated after exactly 5 steps",
+        sample_action=lambda key: jax.random.randint(key, (), 0, 2),
     )
 
 

@@ -34,7 +34,6 @@ PENDULUM, WHEELS = (204, 77, 77), (128, 128, 128)
         ("Pendulum-v1", "theta", (0.5, -0.5), PENDULUM),  # counted as angles are
         ("Acrobot-v1", "joint_angle1", (-0.5, 0.5), (0, 204, 204)),
         ("MountainCar-v0", "position", (-0.7, 0.4), WHEELS),
-        ("MountainCarContinuous-v0", "position", (-0.7, 0.4), WHEELS),
     ],
 )
 def test_draws_classic_control(name, field, values, colour):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from flax import struct
 from probes import Box, Discrete, Probe
-from suite_checks import played, trace_updates
+from suite_checks import played
 
 import jaxagents
 from jaxagents import IPPO, PPO, Environment, check_env
@@ -185,11 +185,10 @@ def test_an_own_environment_may_cut_its_episodes_and_the_shorter_limit_does():
     assert (Episodes(env, 100).max_steps, Episodes(env, 9).max_steps) == (30, 9)
 
 
-def test_learns_in_an_own_environment():
+def test_an_agent_takes_an_own_environment():
     env = Meeting()
     agent = IPPO(env, None, CONFIG.replace(max_episode_steps=10))
     assert (agent.env, agent.env_params) == (env, None)
-    trace_updates(agent)
     assert str(agent).startswith("IPPO on Meeting")
 
 

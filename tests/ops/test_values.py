@@ -106,12 +106,6 @@ def test_atoms_beyond_the_support_count_as_its_ends():
     np.testing.assert_allclose(projected(atoms, probs), expected, rtol=1e-6)
 
 
-def test_midpoints_halve_equal_shares():
-    edges = np.linspace(0.0, 1.0, 52)
-    midpoints = (edges[1:] + edges[:-1]) / 2.0
-    np.testing.assert_allclose(ops.quantile_midpoints(51), midpoints, rtol=1e-6)
-
-
 def huber(u, kappa):
     if kappa == 0.0:
         return abs(u)
@@ -151,18 +145,3 @@ def test_advantage_weights_are_finite():
     extreme = np.float32([-1e5, 0.0, 1e5])
     np.testing.assert_array_equal(weights(extreme, 3.0, 100.0), [0.0, 1.0, 100.0])
     np.testing.assert_array_equal(weights(extreme, 0.0, 100.0), 1.0)
-
-
-def test_conservative_penalty_has_one_set_of_densities_for_several_critics():
-    penalty = jax.jit(ops.conservative_penalty)
-    values, data_values = np.stack([X, -X]), np.stack([X[:, 0], Y[:, 0]])
-    both = penalty(values, Y, data_values)
-    for found, value, data_value in zip(both, values, data_values, strict=True):
-        np.testing.assert_allclose(found, penalty(value, Y, data_value), rtol=1e-5)
-
-
-def test_conservative_penalty_of_all_actions_is_minus_a_log_probability():
-    values = np.float32([[1.0, 0.0, 2.0], [1e4, -1e4, 0.0]])
-    penalty = jax.jit(ops.conservative_penalty)(values, 0.0, values[:, 0])
-    expected = [np.log(np.exp([1.0, 0.0, 2.0]).sum()) - 1.0, 0.0]
-    np.testing.assert_allclose(penalty, expected, rtol=1e-6)

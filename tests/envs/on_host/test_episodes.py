@@ -189,19 +189,6 @@ def test_finds_how_a_vector_starts_episodes_whatever_was_made_after_it():
         assert env.plays_again == (mode == DISABLED)
 
 
-def test_observations_whose_axes_a_wrapper_moved_are_in_order_in_memory():
-    """Otherwise every copy of an image takes several times as long."""
-
-    class Upright(gymnasium.vector.VectorObservationWrapper):
-        def observations(self, observations):
-            return observations.T.copy().T
-
-    episodes = begun(vector(wrap=Upright))
-    step = episodes.step(actions_of(0))
-    assert episodes.obs.flags.c_contiguous
-    assert step.next_obs.flags.c_contiguous
-
-
 def test_a_vector_without_last_observations_is_refused():
     class Forgetful(gymnasium.vector.VectorWrapper):
         def step(self, actions):

