@@ -71,9 +71,12 @@ class Probe:
         return jnp.ones((), bool)
 
     def reset_env(self, key: Any, params: None) -> tuple[Any, ProbeState]:
-        sign = jnp.where(jax.random.bernoulli(key), 1.0, -1.0)
-        state = ProbeState(time=jnp.zeros((), jnp.int32), sign=sign)
+        state = self.draw(jax.random.bits(key))
         return self.observe(state), state
+
+    def draw(self, bits: Any) -> Any:
+        """A first state, all of which is of one draw, as that is much of what is compiled."""
+        return ProbeState(time=jnp.zeros((), jnp.int32), sign=1.0 - 2.0 * (bits % 2))
 
     def step_env(self, key: Any, state: ProbeState, action: Any, params: None) -> tuple:
         reward = self.reward(state, action)
@@ -121,12 +124,9 @@ class KnownValues(Probe):
         """An observation in an episode of a kind."""
         return [sign, time, *(float(kind == other) for other in range(4))]
 
-    def reset_env(self, key: Any, params: None) -> tuple[Any, KindState]:
-        kind_key, key = jax.random.split(key)
-        _, state = super().reset_env(key, params)
-        kind = jax.random.randint(kind_key, (), 0, 4)
-        state = KindState(time=state.time, sign=state.sign, kind=kind)
-        return self.observe(state), state
+    def draw(self, bits: Any) -> KindState:
+        state = super().draw(bits)
+        return KindState(state.time, state.sign, kind=(bits // 2 % 4).astype(jnp.int32))
 
     def observe(self, state: ProbeState) -> Any:
         kind = getattr(state, "kind", jnp.zeros((), jnp.int32))

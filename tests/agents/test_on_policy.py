@@ -42,39 +42,41 @@ def with_targets(agent):
     return lambda runner: agent._with_targets(*agent._collect(runner)[:2])
 
 
-def test_values_are_the_critics_in_parts_that_do_not_divide_the_rollout(monkeypatch):
-    monkeypatch.setattr("jaxagents.learners.fit._SAMPLES_OF_A_PART", 30)
-    agent = make()
-    runner = started(agent)
-    _, traj = jax.jit(with_targets(agent))(runner)
-    values = jax.jit(jax.vmap(jax.vmap(runner.critic_training)))
-    for obs, found in ((traj.obs, traj.value), (traj.next_obs, traj.next_value)):
-        assert found.shape == (5, 6)
-        expected = np.reshape(values(obs), (5, 6))
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize(("name", "ahead"), [("CartPole-v1", False), ("Pendulum-v1", True)])
-def test_actions_are_of_noise_drawn_ahead_or_of_keys_where_it_would_be_much(
+def test_actions_are_of_noise_drawn_ahead_or_of_keys_and_values_the_critics_in_parts(
     monkeypatch, name, ahead
 ):
+    """By keys where there would be much noise, and in parts that do not divide the rollout."""
     monkeypatch.setattr(collect, "_MOST_NOISE", 2 if ahead else 0)
+    monkeypatch.setattr("jaxagents.learners.fit._SAMPLES_OF_A_PART", 30)
     agent = make(name=name)
     runner = started(agent)
-    _, traj, _ = jax.jit(agent._collect)(runner)
     actor, shape = runner.actor_training, (CONFIG.rollout_length, CONFIG.batch_size)
     of_rollout = collect.keys_of_update(CONFIG, runner.rng)[1]
     key = jax.random.split(of_rollout, 1 + 2 * math.prod(shape))[0]
 
-    def expected(drawn, obs):
+    def action(drawn, obs):
         policy = agent._distribution(actor, actor.params, obs)
         return policy.sample_from(drawn) if ahead else policy.sample(drawn)
 
-    policy = agent._distribution(actor, actor.params, traj.obs[0, 0])
-    drawn = policy.noise(key, shape) if ahead else jax.random.split(key, shape)
-    actions = jax.jit(jax.vmap(jax.vmap(expected)))(drawn, traj.obs)
-    np.testing.assert_allclose(traj.action, actions, rtol=1e-5, atol=1e-6)
-    assert len(np.unique(actions)) > 1
+    @jax.jit
+    def found_and_expected(runner):
+        _, traj = agent._with_targets(*agent._collect(runner)[:2])
+        policy = agent._distribution(actor, actor.params, traj.obs[0, 0])
+        drawn = policy.noise(key, shape) if ahead else jax.random.split(key, shape)
+        values = jax.vmap(jax.vmap(runner.critic_training))
+        expected = (
+            jax.vmap(jax.vmap(action))(drawn, traj.obs),
+            values(traj.obs),
+            values(traj.next_obs),
+        )
+        return (traj.action, traj.value, traj.next_value), expected
+
+    found, expected = jax.tree.map(np.asarray, found_and_expected(runner))
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), found, expected
+    )
+    assert len(np.unique(found[0])) > 1
 
 
 class FirstOfCategorical(ops.Categorical):
