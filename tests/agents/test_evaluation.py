@@ -46,15 +46,6 @@ def with_rates(**fields):
     return WithRates(Costly(), None, A2C_CASE.config(n_steps=2, n_evals=32, **fields))
 
 
-def test_metrics_of_agents_around_learners_have_what_is_asked_for():
-    program = DQN_CASE.make(Costly, n_evals=32, **NAMES).program
-    runner = jax.eval_shape(program.start, KEY, DQN_CASE.hyperparams())
-    runner, _ = jax.eval_shape(program.advance, runner, 1)
-    metrics = program.shapes_of_metrics(runner)
-    assert metrics["won"].shape == metrics["cost"].shape == (32,)
-    assert metrics["won"].dtype == bool
-
-
 def test_metrics_have_the_last_values_and_the_sums_and_rollouts_hold_them():
     agent = with_rates(**NAMES)
     runner, metrics = agent.train(KEY, A2C_CASE.hyperparams(ent_coeff=0.0), progress=False)

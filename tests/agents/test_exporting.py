@@ -101,9 +101,10 @@ def test_a_policy_with_a_memory_is_given_it_and_takes_allowed_actions(tmp_path):
         policy.act(carry, obs)
     mapped = jax.vmap(policy.act, (None, 0))(carry, obs)
     trees.assert_close(mapped, policy.act(batch, obs))
+    act = jax.jit(agent.act)
     for seed, seen in enumerate((one, two, one, two)):
         key = jax.random.key(seed)
-        own, expected = agent.act(agent.actor_training, own, seen, key)
+        own, expected = act(agent.actor_training, own, seen, key)
         carry, action = policy.act(carry, seen, key)
         trees.assert_close(jax.tree.leaves(own), carry)
         assert action == expected

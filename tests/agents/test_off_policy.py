@@ -210,7 +210,6 @@ def test_box_actions_of_any_shape_are_in_the_units_of_each_and_flat_for_the_lear
     assert unit.shape == (6,)
     assert values.shape == (2,)
     expected = -0.5 + 1.5 * unit.reshape(2, 3)
-    np.testing.assert_allclose(agent.policy(runner.learner, obs), expected, rtol=1e-6)
     np.testing.assert_allclose(agent.policy(obs), expected, rtol=1e-6)
     np.testing.assert_allclose(-0.5 + 1.5 * learned, stored[:8].reshape(8, 6), atol=1e-6)
     config = bc.AgentConfig(n_steps=2, minibatch_size=8)

@@ -126,20 +126,22 @@ def learnt(made):
 def test_learns_what_only_a_memory_can_and_so_does_its_exported_policy(learnt, tmp_path):
     learnt.export_policy(tmp_path / "policy.safetensors")
     policy = load_policy(tmp_path / "policy.safetensors")
-    rng, obs, envstate = learnt.env_reset(jax.random.key(5))
-    carry, exported_carry = learnt.initial_carry(learnt.learner), policy.initial_carry()
-    rewards = []
-    for _ in range(Recall.n_steps):
+
+    @jax.jit
+    def step(carry, obs):
         seen = Remembered(carry, obs)
-        values = learnt.q(seen)
-        assert values.shape == (2,)
-        assert values.argmax() == learnt.policy(seen)
-        carry, action = learnt.act(learnt.learner, carry, obs)
-        exported_carry, exported = policy.act(exported_carry, obs)
-        assert exported == action
-        rng, obs, envstate, reward, _, _ = learnt.env_step(rng, envstate, action)
-        rewards.append(float(reward))
-    assert rewards == [0.0, 0.0, 1.0]
+        return learnt.q(seen), learnt.policy(seen), learnt.act(learnt.learner, carry, obs)
+
+    for sign in (1.0, -1.0):
+        carry, exported_carry = learnt.initial_carry(learnt.learner), policy.initial_carry()
+        for time in range(Recall.n_steps):
+            obs = np.float32([sign if time == 0 else 0.0, time])
+            values, chosen, (carry, action) = step(carry, obs)
+            assert values.shape == (2,)
+            assert values.argmax() == chosen == action
+            exported_carry, exported = policy.act(exported_carry, obs)
+            assert exported == action
+        assert action == (sign > 0)
 
 
 def test_interrupted_and_restored_is_uninterrupted(made, learnt, tmp_path):

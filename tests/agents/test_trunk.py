@@ -106,10 +106,10 @@ def test_learns_to_remember():
     agent = remembering()
     _, metrics = agent.train(KEY, hyperparams(), progress=False)
     assert metrics["entropy"][-1] < 0.4
-    carry = agent.initial_carry(agent.actor_training)
+    carry, act = agent.initial_carry(agent.actor_training), jax.jit(agent.act)
     for time in range(3):
         obs = np.float32([1.0 if time == 0 else 0.0, time])
-        carry, action = agent.act(agent.actor_training, carry, obs)
+        carry, action = act(agent.actor_training, carry, obs)
     assert action == 1
     carry = agent.critic_training.model_def.initial()
     value = jax.eval_shape(lambda obs: agent.critic_training(carry, obs)[1], obs)
