@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key, Shaped
 
 from jaxagents.core.arrays import as_key
-from jaxagents.core.names import unknown
+from jaxagents.core.names import check_known
 from jaxagents.core.numbers import not_negative
 
 P = ParamSpec("P")
@@ -50,8 +50,7 @@ def augment(key: RandomKey, images: AnyImages, steps: Mapping[str, Mapping[str, 
     """
     key, images = as_key(key), jnp.asarray(images)
     for i, (name, options) in enumerate(steps.items()):
-        if name not in augmentations:
-            raise ValueError(unknown("augmentation", name, augmentations))
+        check_known("augmentation", name, augmentations)
         images = augmentations[name](jax.random.fold_in(key, i), images, **options)
     return images
 
