@@ -71,12 +71,9 @@ class Probe:
         return jnp.ones((), bool)
 
     def reset_env(self, key: Any, params: None) -> tuple[Any, ProbeState]:
-        state = self.draw(jax.random.bits(key))
+        sign = jnp.where(jax.random.bernoulli(key), 1.0, -1.0)
+        state = ProbeState(time=jnp.zeros((), jnp.int32), sign=sign)
         return self.observe(state), state
-
-    def draw(self, bits: Any) -> Any:
-        """A first state, all of which is of one draw, as that is much of what is compiled."""
-        return ProbeState(time=jnp.zeros((), jnp.int32), sign=1.0 - 2.0 * (bits % 2))
 
     def step_env(self, key: Any, state: ProbeState, action: Any, params: None) -> tuple:
         reward = self.reward(state, action)
@@ -124,9 +121,11 @@ class KnownValues(Probe):
         """An observation in an episode of a kind."""
         return [sign, time, *(float(kind == other) for other in range(4))]
 
-    def draw(self, bits: Any) -> KindState:
-        state = super().draw(bits)
-        return KindState(state.time, state.sign, kind=(bits // 2 % 4).astype(jnp.int32))
+    def reset_env(self, key: Any, params: None) -> tuple[Any, KindState]:
+        bits = jax.random.bits(key, (), jnp.uint32)  # one draw, as each is much to compile
+        sign, kind = 1.0 - 2.0 * (bits % 2), (bits // 2 % 4).astype(jnp.int32)
+        state = KindState(jnp.zeros((), jnp.int32), sign, kind)
+        return self.observe(state), state
 
     def observe(self, state: ProbeState) -> Any:
         kind = getattr(state, "kind", jnp.zeros((), jnp.int32))
