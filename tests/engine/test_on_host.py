@@ -106,7 +106,7 @@ CASES = {
             **STATISTICS,
             n_steps=400,
             eval_frequency=400,
-            features=(16,),
+            features=(),
             buffer_size=2_000,
         ),
         sac.HyperParameters(**dict.fromkeys(RATES, 1e-2), tau=0.05),
@@ -377,7 +377,7 @@ def test_in_vectors_rows_follow_one_another_until_an_episode_ends(mode):
 def test_masks_of_any_type_and_limits_that_terminate():
     """Each action that `Masked` is not allowed is refused by it."""
     fields = {"max_episode_steps": 2, "terminate_at_limits": True}
-    config = dqn.AgentConfig(**BUFFER, n_steps=6, features=(8,), **fields)
+    config = dqn.AgentConfig(**BUFFER, n_steps=6, features=(), **fields)
     runner, metrics = DQN(Gymnasium(Masked), None, config).train(KEY, progress=False)
     assert runner.obs["action_mask"].dtype == bool
     assert set(np.unique(runner.buffer.to_dataset()["actions"])) <= {1, 3}
@@ -406,7 +406,7 @@ def test_rewards_that_are_not_finite_are_reported():
 
 def test_offline_agents_are_evaluated():
     rows = make_sac().train(KEY, n_steps=6, progress=False)[0].buffer.to_dataset()
-    config = bc.AgentConfig(n_steps=2, features=(8,), minibatch_size=4, eval_frequency=1, n_evals=2)
+    config = bc.AgentConfig(n_steps=2, features=(), minibatch_size=4, eval_frequency=1, n_evals=2)
     agent = BC(CASES["buffer"].env(), None, config, dataset=Dataset({**rows}))
     _, metrics = agent.train(KEY, progress=False)
     assert metrics["returns"].shape == (3, 2)
@@ -443,7 +443,7 @@ def test_environments_by_their_names():
 
 def test_a_buffer_in_the_memory_of_the_host_gives_the_same_training():
     config = dqn.AgentConfig(
-        **BUFFER, n_steps=12, buffer_size=100, gradient_steps=2, n_step_returns=2, features=(8,)
+        **BUFFER, n_steps=12, buffer_size=100, gradient_steps=2, n_step_returns=2, features=()
     )
     here, accelerator = jax.devices()[:2]
     runner, _ = DQN(Walks(Walk), None, config, False).train(KEY, progress=False)

@@ -74,7 +74,7 @@ def lit(agent, name, of, n_steps, environments):
 
 
 def test_devices_stop_together_and_name_what_environments_gave():
-    agent = fused("DQN", n_groups=2)
+    agent = fused("DQN", n_groups=2, features=())
     runner = lit(agent, "DQN", OBSERVATIONS, 4 * agent.config.rollout_length + 1, [3])
     with pytest.raises(NotFiniteError, match=r"since update 5: observations of environments \[3\]"):
         agent.train(None, None, runner, progress=False, mesh=make_mesh(2))
@@ -172,8 +172,9 @@ def test_parameters_that_are_not_finite_are_never_the_best(tmp_path):
 
 def test_an_offline_agent_whose_numbers_are_not_finite_is_named_with_its_update():
     case = CASES["discrete BC"]
+    agent = case.make(MatchSign, False, features=())
     with pytest.raises(NotFiniteError, match=r"since update 2: actor_loss; and by update \d+: the"):
-        case.make(MatchSign, False).train(KEY, case.hyperparams(3e38), progress=False)
+        agent.train(KEY, case.hyperparams(3e38), progress=False)
 
 
 def test_flags_of_the_steps_of_a_rollout_are_those_of_the_whole():
@@ -204,7 +205,7 @@ def test_names_the_environments_and_members():
 def test_gradients_that_are_not_finite_can_be_skipped_and_few_are():
     """Whatever is normalised or drawn by priorities."""
     switches = {"normalise_observations": True, "normalise_rewards": True}
-    switches |= {"prioritised_replay": True, "stop_if_not_finite": False}
+    switches |= {"prioritised_replay": True, "stop_if_not_finite": False, "features": ()}
     agent = fused("DQN", optimizer=SkipNotFinite(optax.adam), **switches)
     runner = lit(agent, "DQN", OBSERVATIONS, 20, slice(None))
     state = runner.envstate.envstate
