@@ -58,7 +58,7 @@ class Case(NamedTuple):
     env: Any
     config: Any
     hyperparams: Any
-    after: int
+    after: int = 0
     """Updates before an interruption."""
 
     def make(self, env=None, evaluated=True, agent=None, **fields):
@@ -117,7 +117,6 @@ CASES = {
         lambda: PettingZoo(relay),
         ippo.AgentConfig(**{**ON_POLICY, **ACTORS}),
         ippo.HyperParameters(actor_optimizer_params=RATE),
-        5,
     ),
 }
 small, make_sac = CASES["on-policy"].make, CASES["buffer"].make
@@ -168,6 +167,7 @@ def test_films_and_exports(case, learnt, tmp_path, monkeypatch):
     assert action == 1 if case.agent is Noting else action > 1.5  # in the environment's units
 
 
+@pytest.mark.parametrize("case", ["on-policy", "buffer"], indirect=True)
 def test_what_goes_on_is_the_same_bit_for_bit(case, learnt, tmp_path):
     folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
     whole, n_left = learnt.training_runner, case.config.n_steps - case.after
