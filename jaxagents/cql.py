@@ -160,19 +160,16 @@ class CQLLearner(SACLearner):
     def _update(self, batch: Batch) -> tuple[Self, Info]:
         learner, info = super()._update(batch)
         if self.weight is None:
-            self._check_weight_is_fixed()
+            if self.hyperparams.target_action_gap is not None:
+                raise ValueError(
+                    "target_action_gap needs a weight of the penalty that is learned, but this learner "
+                    "was made without one: give target_action_gap from the start of a training."
+                )
             return learner, info
         slack = self.hyperparams.target_action_gap - info["conservative_penalty"]
         weight, loss = dual_step(self.weight, slack)  # appendix F
         info = {**info, "weight_loss": loss, "conservative_weight": self.weight()}
         return learner.replace(weight=weight), info
-
-    def _check_weight_is_fixed(self) -> None:
-        if self.hyperparams.target_action_gap is not None:
-            raise ValueError(
-                "target_action_gap needs a weight of the penalty that is learned, but this learner was "
-                "made without one: give target_action_gap from the start of a training."
-            )
 
     def _update_critic(self, key: Key[Array, ""], batch: Batch) -> tuple[TrainState, Info]:
         target_key, sample_key = jax.random.split(key)

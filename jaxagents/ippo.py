@@ -24,9 +24,7 @@ class IPPOBase(PPOBase):
     leading `n_actors` axis.
     """
 
-    @property
-    def _actors_shape(self) -> tuple[int, ...]:
-        return (self.n_actors,)
+    _is_of_actors = True
 
 
 class IPPO(ReadyMadePolicy[AgentConfig, HyperParameters], IPPOBase):

@@ -17,7 +17,7 @@ from jaxagents.agents.runners import RolloutRunner
 from jaxagents.core.arrays import in_32_bits, repeated, select
 from jaxagents.core.config import checked
 from jaxagents.core.hyperparameters import Traced, hyperparameter
-from jaxagents.core.numbers import positive
+from jaxagents.core.numbers import check_divides, check_multiple, positive
 from jaxagents.core.observed import Steps
 from jaxagents.core.report import OBSERVATIONS, REWARDS, Flags, Report, nonfinite_environments
 from jaxagents.engine.host_rollout import HostCollection, HostRollout
@@ -71,13 +71,10 @@ class AgentConfig(PQNConfig, LearnerAgentConfig):
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        self._check_divides("n_groups", "batch_size")
+        self._check_groups("batch_size")
         n_samples, name = self.batch_size * self.rollout_length, type(self).__name__
-        if n_samples % self.minibatch_size:
-            raise ValueError(
-                f"{name}.minibatch_size must divide the {n_samples} transitions of a rollout "
-                f"(batch_size * rollout_length), got {self.minibatch_size}."
-            )
+        what = f"the {n_samples} transitions of a rollout (batch_size * rollout_length)"
+        check_divides(f"{name}.minibatch_size", self.minibatch_size, n_samples, what)
         whole = self.rollout_length * self.n_groups
         if self.has_memory and self.minibatch_size % whole:
             n = self.batch_size // self.n_groups
@@ -86,11 +83,8 @@ class AgentConfig(PQNConfig, LearnerAgentConfig):
                 f"{name}.minibatch_size must be a multiple of rollout_length * n_groups ({whole}) where "
                 f"the critic has a memory, got {self.minibatch_size}. Values that would do: {sizes}."
             )
-        if self.gradient_steps % self.n_minibatches:
-            raise ValueError(
-                f"{name}.gradient_steps must be a multiple of the {self.n_minibatches} minibatches of "
-                f"a rollout, got {self.gradient_steps}."
-            )
+        what = f"the {self.n_minibatches} minibatches of a rollout"
+        check_multiple(f"{name}.gradient_steps", self.gradient_steps, self.n_minibatches, what)
 
     @property
     def n_minibatches(self) -> int:

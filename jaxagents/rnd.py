@@ -17,7 +17,7 @@ from jaxagents.agents.actor_and_critic import own_network, with_parameters
 from jaxagents.agents.collect import Transition
 from jaxagents.agents.ready_made import ReadyMadePolicy
 from jaxagents.agents.runners import Runner, observe_rewards
-from jaxagents.agents.targets import steps_at_once
+from jaxagents.agents.targets import steps_valued_at_once
 from jaxagents.core.hyperparameters import Traced, hyperparameter
 from jaxagents.learners.fit import GRADIENT_NORM, LOSS, Fit, fit
 from jaxagents.learners.optimizer import OptimizerParams as OptimizerParams
@@ -167,7 +167,7 @@ class RNDBase(PPOBase):
         errors = jax.lax.map(
             jax.vmap(lambda obs: novelty.error(predictor.params, obs)),
             traj.next_obs,
-            batch_size=steps_at_once(self.config),
+            batch_size=steps_valued_at_once(self.config),
         )
         never, gamma = jnp.zeros_like(traj.terminated), runner.hyperparams.gamma
         novelty = observe_rewards(novelty, errors, never, gamma, self.config.replicated_updates)

@@ -48,29 +48,6 @@ class SACConfig(ActorCriticConfig):
     critic_layer_norm: bool = False
     critic_dropout_rate: float = checked(0.0, share)
 
-    def __post_init__(self) -> None:
-        """Validates the fields."""
-        super().__post_init__()
-        if self.critic_network is None:
-            self.check_chosen_of(self.n_critics, "n_critics")
-
-    def check_chosen_of(self, n_critics: int, what: str) -> None:
-        """Raises if targets would take more critics than there are.
-
-        Args:
-            n_critics: Number of critics.
-            what: What says so.
-
-        Raises:
-            ValueError: They would.
-        """
-        n_chosen = self.n_target_critics
-        if n_chosen is not None and n_chosen > n_critics:
-            raise ValueError(
-                f"{type(self).__name__}.n_target_critics must not exceed {what} ({n_critics}), got "
-                f"{n_chosen}."
-            )
-
     def in_update(self, key: Key[Array, ""], number: int) -> dict[str, Any]:
         """Keyword arguments of critics in an update.
 
@@ -160,7 +137,12 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
         super()._check_networks(example)
         inputs = self._critic_inputs(example.observations, example.actions)
         values = jax.eval_shape(TrainState.__call__, self.critic, *inputs)
-        self.config.check_chosen_of(len(values), "the number of critics of critic_network")
+        n_chosen = self.config.n_target_critics
+        if n_chosen is not None and n_chosen > len(values):
+            raise ValueError(
+                f"{type(self.config).__name__}.n_target_critics must not exceed the number of critics "
+                f"({len(values)}), got {n_chosen}."
+            )
 
     @classmethod
     def default_networks(cls, config: SACConfig, example: Example) -> dict[str, nn.Module]:

@@ -240,7 +240,7 @@ def test_statistics_of_an_encoder_stay_as_they_are(row):
 @pytest.mark.parametrize(
     ("name", "kwargs", "message"),
     [
-        ("SAC", {"n_target_critics": 3}, r"must not exceed n_critics \(2\), got 3"),
+        ("SAC", {"n_target_critics": 3}, r"must not exceed the number of critics \(2\), got 3"),
         ("SAC", {"critic_dropout_rate": 1.0}, r"must lie in \[0, 1\), got 1.0"),
         ("TD3", {"target_noise": -0.1}, "target_noise must lie in"),
         ("IQL", {"expectile": 1.5}, r"expectile must lie in \[0, 1\]"),
@@ -294,8 +294,8 @@ def test_actions_of_several_axes_are_refused():
 @pytest.mark.parametrize(
     ("given", "found"),
     [
-        (lambda learner, info: (learner, None), "Forgetful, NoneType"),
-        (lambda learner, info: (info, learner), "dict, Forgetful"),
+        (lambda learner, info: (learner, None), "a Forgetful and a NoneType"),
+        (lambda learner, info: (info, learner), "a dict and a Forgetful"),
     ],
 )
 def test_what_an_update_returns_wrongly_is_named(given, found):

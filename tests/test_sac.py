@@ -233,5 +233,5 @@ def test_critics_of_your_own_are_as_many_as_they_are():
     assert jax.eval_shape(values_after_an_update).shape == (3, 16)
     for n_critics in (2, 10):
         options = {"n_critics": n_critics, "n_target_critics": 4}
-        with pytest.raises(ValueError, match=r"of critics of critic_network \(3\), got 4"):
+        with pytest.raises(ValueError, match=r"the number of critics \(3\), got 4"):
             ROW.create(critic_network=of_three, **options)

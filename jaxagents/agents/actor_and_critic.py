@@ -53,60 +53,51 @@ def network_of(agent: "OnPolicyBase", field: str) -> nn.Module:
 
 
 def own_network(agent: "OnPolicyBase", field: str) -> nn.Module:
-    """The network of a field of the configuration by itself, or of the hook that has its name."""
-    default = None if field == "trunk" else getattr(agent, f"_{field}")
-    return agent._for_observation(field, make_network(field, default, agent.config))
-
-
-def with_parameters(network: nn.Module, rng: Key[Array, ""], obs: PyTree) -> TrainState:
-    """A network with fresh parameters, without an optimizer."""
-    inputs = (initial_carry(network), obs) if remembers(network) else (obs,)
-    return TrainState.from_variables(network, initialise(network, rng, *inputs))
-
-
-def make_network(
-    field: str, default: Callable[[], nn.Module] | None, config: OnPolicyConfig
-) -> nn.Module:
-    """Makes the network that a field of a configuration names.
+    """The network of a field of the configuration by itself, or of the hook that has its name.
 
     Args:
-        field: Name of the field.
-        default: Makes the network if the field is `None`; `None` where it never is.
-        config: The configuration.
+        agent: The agent.
+        field: Name of the field: `trunk`, or one with a hook that gives the network if it is `None`.
 
     Returns:
         The network.
 
     Raises:
         TypeError: The field is neither a module nor a function that makes one of the configuration, or
-            the default is no module.
+            the hook gives no module.
     """
-    choice = getattr(config, field)
-    if choice is None and default is not None:
-        network = default()
+    config, choice = agent.config, getattr(agent.config, field)
+    if choice is None:
+        network = getattr(agent, f"_{field}")()
         check_not_nnx(network, f"What _{field} returns")
         if not isinstance(network, nn.Module):
             found = f"the class {network.__name__}" if isinstance(network, type) else repr(network)
             raise TypeError(
                 f"_{field} must return a flax.linen module, such as nn.Dense(2), got {found}."
             )
-        return network
-    if isinstance(choice, nn.Module):
-        return choice
-    check_not_nnx(choice, f"{type(config).__name__}.{field}")
-    if not callable(choice):
-        raise TypeError(
-            f"{type(config).__name__}.{field} must be a flax.linen module, or a function that makes one "
-            f"of the configuration, got {choice!r}."
-        )
-    _check_takes_configuration(choice, config, field)
-    network = choice(config)
-    if not isinstance(network, nn.Module):
-        raise TypeError(
-            "A network must be a flax.linen module, or be called with the configuration to make one; "
-            f"{choice!r} gave {network!r}."
-        )
-    return network
+    elif isinstance(choice, nn.Module):
+        network = choice
+    else:
+        check_not_nnx(choice, f"{type(config).__name__}.{field}")
+        if not callable(choice):
+            raise TypeError(
+                f"{type(config).__name__}.{field} must be a flax.linen module, or a function that makes "
+                f"one of the configuration, got {choice!r}."
+            )
+        _check_takes_configuration(choice, config, field)
+        network = choice(config)
+        if not isinstance(network, nn.Module):
+            raise TypeError(
+                "A network must be a flax.linen module, or be called with the configuration to make "
+                f"one; {choice!r} gave {network!r}."
+            )
+    return agent._for_observation(field, network)
+
+
+def with_parameters(network: nn.Module, rng: Key[Array, ""], obs: PyTree) -> TrainState:
+    """A network with fresh parameters, without an optimizer."""
+    inputs = (initial_carry(network), obs) if remembers(network) else (obs,)
+    return TrainState.from_variables(network, initialise(network, rng, *inputs))
 
 
 def _check_takes_configuration(choice: Callable, config: OnPolicyConfig, field: str) -> None:
@@ -215,26 +206,28 @@ def fits_of(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> tuple[Fi
         _check_inputs(f"{hook}_input", inputs, lead)
         elements = (*inputs, playing(traj.obs))
 
-        def prepare(of_samples: bool, *elements: PyTree) -> tuple[PyTree, ...]:
+        def prepare(for_each_sample: bool, *elements: PyTree) -> tuple[PyTree, ...]:
             *given, weights = samples(elements) if in_order else elements
             if weights is not None:  # rescaled to mean 1
                 weights = weights * (weights.size / jnp.maximum(weights.sum(), 1.0))
-            if of_samples and minibatch is not None:
+            if for_each_sample and minibatch is not None:
                 lead = {"samples": _n_samples(given)}
                 given = minibatch(*given)
                 _check_inputs(f"{type(agent).__name__}._actor_minibatch", given, lead)
             return *given, weights
 
-        def losses(training: TrainState, *inputs: PyTree) -> tuple[Array, Info]:
+        def loss_fn(training: TrainState, *inputs: PyTree) -> tuple[Array, Info]:
             *given, weights = inputs
             losses, info = losses_and_info(loss(training, *given, runner.hyperparams))
-            check_shape(hook, losses.shape, _n_samples(given), agent._actors_shape)
+            check_shape(hook, losses.shape, _n_samples(given), agent.episodes.actors_shape)
             taken, whose = (*OF_EVERY_FIT, EXPLAINED_VARIANCE), "which updates report themselves"
             check_not_taken(f"{hook} reports", sorted(info), taken, whose)
+            if weights is None:
+                return losses, info
             return jax.tree.map(functools.partial(_weighted, weights), (losses, info))
 
         elements = by_environment(elements) if in_order else elements
-        return Fit(training, losses, elements, n_epochs, kl_threshold, prepare, hook)
+        return Fit(training, loss_fn, elements, n_epochs, kl_threshold, prepare, hook)
 
     normalises = agent.config.normalise_values
     of_critic = in_units_of_critic(agent.config, runner, traj) if normalises else traj
@@ -263,9 +256,9 @@ def _n_samples(inputs: PyTree) -> int:
     return first.first.size if is_sequence(first) else len(first)
 
 
-def _weighted(weights: Array | None, x: Array) -> Array:
+def _weighted(weights: Array, x: Array) -> Array:
     """Losses, or what describes them, weighted where they have a number for each actor."""
-    if weights is None or x.shape[: weights.ndim] != weights.shape:
+    if x.shape[: weights.ndim] != weights.shape:
         return x
     by_actor = weights.reshape(*weights.shape, *[1] * (x.ndim - weights.ndim))
     return jnp.where(by_actor > 0.0, x * by_actor.astype(x.dtype), 0)

@@ -13,7 +13,6 @@ from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, UInt8
 from jaxagents.agents.last_run import (
     LastRun,
     as_own,
-    check_choice,
     check_same_metrics,
     naming_misfits,
     select_run,
@@ -314,7 +313,15 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             FileNotFoundError: There is no checkpoint, or none at that step.
             ValueError: The checkpoint is of another agent, environment or network.
         """
-        check_choice(mode, best_fn)
+        if isinstance(mode, bool) or not (isinstance(mode, str) or hasattr(mode, "__index__")):
+            raise TypeError(
+                f"restore takes 'best', 'last' or the number of an update step, got {mode!r}."
+            )
+        if not (best_fn is None or callable(best_fn)):
+            raise TypeError(
+                f"best_fn must be a function of metrics, got {best_fn!r}: such as "
+                "lambda metrics: metrics['returns'].mean(-1).argmax()."
+            )
         given = self._hyperparams(hyperparams)
         runner, metrics = checkpoint.restore(self, mode, best_fn, given)
         self.collect_training(runner, metrics)
@@ -694,7 +701,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             )
         behaviour = without_files(self)
         if self.config.checkpoint_dir is not None:
-            checkpoint.check_folder(self.config.checkpoint_dir, self.config.restore_agent)
+            store = checkpoint.AgentStore(self.config.checkpoint_dir)
+            store.check(may_be_filled=self.config.restore_agent)
         identities = [id(array) for array in jax.tree.leaves(self.data)]
         key = type(self), fingerprint({**vars(self), "data": identities})
         self.programs = Programs.of(behaviour)

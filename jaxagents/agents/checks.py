@@ -12,16 +12,18 @@ from jaxagents.core.hook_names import is_own
 from jaxagents.learners.learner import Learner
 
 
-def check_no_hooks(agent: type, learner: type[Learner]) -> None:
-    """Raises if an agent has a hook of its learner, which would never be called.
+def check_hooks_of_others(agent: type, learner: type[Learner]) -> None:
+    """Raises if an agent around a learner has a hook of the learner, or of agents such as PPO.
 
     Args:
         agent: Its class.
         learner: The class of its learner.
 
     Raises:
-        TypeError: It has one.
+        TypeError: It has one, which would never be called.
     """
+    from jaxagents.agents.on_policy import OnPolicyBase  # only for the names of its hooks
+
     place = "_discrete_learner" if learner.discrete_actions else "_continuous_learner"
     for hook in (*learner.hooks, "_initial", "_policy"):
         if getattr(agent, hook, None) is not None:
@@ -34,20 +36,8 @@ def check_no_hooks(agent: type, learner: type[Learner]) -> None:
                 f"    class {agent.__name__}({agent.__mro__[1].__name__}):\n"
                 f"        {place} = MyLearner"
             )
-
-
-def check_no_hooks_of_rollouts(agent: type, hooks: Iterable[str]) -> None:
-    """Raises if an agent around a learner has a hook of agents that learn by losses of rollouts.
-
-    Args:
-        agent: Its class.
-        hooks: Names of the hooks of those.
-
-    Raises:
-        TypeError: It has one.
-    """
-    for hook in hooks:
-        if is_own(agent, hook):
+    for hook in OnPolicyBase._hooks:
+        if hook not in agent._hooks and is_own(agent, hook):
             raise TypeError(
                 f"{agent.__name__}.{hook} would never be called: it is a hook of PPO and its like, "
                 "subclasses of OnPolicyBase. Of other agents, the learner says what is learned, and an "
@@ -92,34 +82,30 @@ def naming_observations(
     """
     try:
         yield
-    except Exception:
-        _check_observation(obs, expected, batches, method)
-        raise
-
-
-def _check_observation(obs: PyTree, expected: PyTree, batches: bool, method: str) -> None:
-    or_batch = ", or a batch of them" if batches else ""
-    if isinstance(obs, list) and isinstance(expected, jax.ShapeDtypeStruct):
-        raise ValueError(
-            f"{method} takes one observation{or_batch}, as an array of shape {expected.shape}, got a "
-            "list: give np.array(...)."
+    except Exception as error:
+        of_one, or_batch = (
+            f"{method} takes one observation",
+            ", or a batch of them" if batches else "",
         )
-    found, own = jax.tree.structure(obs), jax.tree.structure(expected)
-    if found != own:
-        raise ValueError(
-            f"{method} takes one observation{or_batch}, structured as {own}, got {found}."
-        )
-    for leaf, one in zip(jax.tree.leaves(obs), jax.tree.leaves(expected), strict=True):
-        shape = jnp.shape(leaf)
-        is_batch = len(shape) > one.ndim and shape[len(shape) - one.ndim :] == one.shape
-        if shape == one.shape or (batches and is_batch):
-            continue
-        if is_batch:
+        if isinstance(obs, list) and isinstance(expected, jax.ShapeDtypeStruct):
             raise ValueError(
-                f"{method} takes one observation, of shape {one.shape}, got a batch of shape {shape}: "
-                "map it over them, jax.vmap(agent.policy)(obs), or with a state of training "
-                "jax.vmap(agent.policy, (None, 0))(training, obs)."
-            )
-        raise ValueError(
-            f"{method} takes one observation, of shape {one.shape}{or_batch}, got shape {shape}."
-        )
+                f"{of_one}{or_batch}, as an array of shape {expected.shape}, got a list: give "
+                "np.array(...)."
+            ) from error
+        found, own = jax.tree.structure(obs), jax.tree.structure(expected)
+        if found != own:
+            raise ValueError(f"{of_one}{or_batch}, structured as {own}, got {found}.") from error
+        for leaf, one in zip(jax.tree.leaves(obs), jax.tree.leaves(expected), strict=True):
+            shape = jnp.shape(leaf)
+            is_batch = len(shape) > one.ndim and shape[len(shape) - one.ndim :] == one.shape
+            if is_batch and not batches:
+                raise ValueError(
+                    f"{of_one}, of shape {one.shape}, got a batch of shape {shape}: map it over them, "
+                    "jax.vmap(agent.policy)(obs), or with a state of training jax.vmap(agent.policy, "
+                    "(None, 0))(training, obs)."
+                ) from error
+            if shape != one.shape and not is_batch:
+                raise ValueError(
+                    f"{of_one}, of shape {one.shape}{or_batch}, got shape {shape}."
+                ) from error
+        raise

@@ -384,7 +384,7 @@ def drawing(agent: "OnPolicyBase", actor: TrainState) -> tuple[Callable, Callabl
     def act(draw: PyTree, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree, Array]:
         carry, distribution = distribution_of(carry, obs)
         action = distribution.sample_from(draw) if by_noise else distribution.sample(draw)
-        return carry, action, distribution.log_prob(action).reshape(agent._actors_shape)
+        return carry, action, distribution.log_prob(action).reshape(agent.episodes.actors_shape)
 
     return (shapes.noise if by_noise else jax.random.split), act
 

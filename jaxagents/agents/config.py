@@ -10,14 +10,8 @@ from flax import linen as nn
 from flax import struct
 
 from jaxagents.core.config import checked, one_of, optimizer_function
-from jaxagents.core.hyperparameters import (
-    Hyperparameters,
-    Interval,
-    Traced,
-    check_value,
-    hyperparameter,
-)
-from jaxagents.core.numbers import counted, multiples_near, not_negative, positive
+from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
+from jaxagents.core.numbers import check_divides, check_multiple, counted, not_negative, positive
 from jaxagents.engine.config import Config
 from jaxagents.learners.optimizer import (
     OptimizerParams,
@@ -44,8 +38,6 @@ __all__ = [
 Sharing = Literal["separate", "shared", "torso"]
 """Parameters that networks of several actors share: none, all, or the hidden layers."""
 ConfigT = TypeVar("ConfigT", bound=Config)
-
-_FINITE = Interval(float("-inf"), float("inf"))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -110,7 +102,7 @@ class OnPolicyConfig(Config):
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        self._check_divides("n_groups", "batch_size")
+        self._check_groups("batch_size")
         fixed = fixed_arguments(self.optimizer)
         if "learning_rate" not in fixed and not accepted_names(self.optimizer, ["learning_rate"]):
             given = getattr(self.optimizer, "__name__", self.optimizer)
@@ -119,67 +111,61 @@ class OnPolicyConfig(Config):
                 f"as optax.adam does, got {given}: to fix it nevertheless, give "
                 "functools.partial(optax.adam, learning_rate=1e-3)."
             )
-        self._check_trunk()
-        self._check_default_networks()
-        self._check_minibatches()
-
-    def _check_minibatches(self) -> None:
+        self._check_networks()
         name, n_samples = type(self).__name__, self.batch_size * self.rollout_length
-        if self.minibatches_per_epoch is None and self.minibatch_size is not None:
-            self._check_divides("minibatch_size", "batch_size")
-        if n_samples % self.n_minibatches:
-            raise ValueError(
-                f"{name}.minibatches_per_epoch must divide the {n_samples} samples of an update "
-                f"(batch_size * rollout_length), got {self.n_minibatches}."
+        sizes = "batch_size * rollout_length"
+        if self.minibatches_per_epoch is not None:
+            what = f"the {n_samples} samples of an update ({sizes})"
+            given = self.minibatches_per_epoch
+            check_divides(f"{name}.minibatches_per_epoch", given, n_samples, what)
+        elif self.minibatch_size is not None:
+            check_divides(
+                f"{name}.minibatch_size", self.minibatch_size, self.batch_size, "batch_size"
             )
         size = n_samples // self.n_minibatches
-        if size % self.n_groups:
-            raise ValueError(
-                f"{name}.n_groups must divide the {size} samples of a minibatch "
-                f"(batch_size * rollout_length / {self.n_minibatches}), got {self.n_groups}."
-            )
+        what = f"the {size} samples of a minibatch ({sizes} / {self.n_minibatches})"
+        check_divides(f"{name}.n_groups", self.n_groups, size, what)
 
-    def _check_trunk(self) -> None:
-        if self.trunk is None:
-            return
-        name = type(self).__name__
-        if self.actor_epochs != self.critic_epochs:
-            raise ValueError(
-                f"With {name}.trunk, actor and critic learn together: actor_epochs "
-                f"({self.actor_epochs}) and critic_epochs ({self.critic_epochs}) must be equal."
-            )
-        if self.memory is not None:
-            raise ValueError(
-                f"{name}.memory={self.memory!r} is for default networks without a trunk, but trunk is "
-                "given: put the memory into it, with jaxagents.networks.WithMemory."
-            )
-        if self.network_sharing == "torso":
-            raise ValueError(
-                f"{name}.network_sharing='torso' is for default networks without a trunk, but trunk is "
-                "given: have actors share it, with jaxagents.networks.PerActor(network, "
-                "n_actors, shared_params=True)."
-            )
-
-    def _check_default_networks(self) -> None:
-        name, sharing = type(self).__name__, self.network_sharing
+    def _check_networks(self) -> None:
+        """Raises if fields exclude each other, or are of default networks where there are none."""
+        name, memory, sharing = type(self).__name__, self.memory, self.network_sharing
         are_given = self.actor_network is not None and self.critic_network is not None
-        if self.memory is not None and are_given:
-            raise ValueError(
-                f"{name}.memory={self.memory!r} is for default networks, but "
-                "actor_network and critic_network are both given: put the memory into these, with "
-                "jaxagents.networks.WithMemory."
-            )
-        if sharing != "separate" and are_given:
-            raise ValueError(
-                f"{name}.network_sharing={sharing!r} is for default networks, but "
-                "actor_network and critic_network are both given: lift these yourself, with "
-                "jaxagents.networks.PerActor(network, n_actors, shared_params=True)."
-            )
-        if sharing == "torso" and self.memory is not None:
-            raise ValueError(
+        has_trunk, both = self.trunk is not None, "actor_network and critic_network are both given"
+        per_actor = "jaxagents.networks.PerActor(network, n_actors, shared_params=True)"
+        for is_wrong, message in (
+            (
+                has_trunk and self.actor_epochs != self.critic_epochs,
+                f"With {name}.trunk, actor and critic learn together: actor_epochs "
+                f"({self.actor_epochs}) and critic_epochs ({self.critic_epochs}) must be equal.",
+            ),
+            (
+                has_trunk and memory is not None,
+                f"{name}.memory={memory!r} is for default networks without a trunk, but trunk is "
+                "given: put the memory into it, with jaxagents.networks.WithMemory.",
+            ),
+            (
+                has_trunk and sharing == "torso",
+                f"{name}.network_sharing='torso' is for default networks without a trunk, but trunk is "
+                f"given: have actors share it, with {per_actor}.",
+            ),
+            (
+                are_given and memory is not None,
+                f"{name}.memory={memory!r} is for default networks, but {both}: put the memory into "
+                "these, with jaxagents.networks.WithMemory.",
+            ),
+            (
+                are_given and sharing != "separate",
+                f"{name}.network_sharing={sharing!r} is for default networks, but {both}: lift these "
+                f"yourself, with {per_actor}.",
+            ),
+            (
+                sharing == "torso" and memory is not None,
                 f"{name}.network_sharing='torso' is for networks without a memory, but memory is "
-                f"{self.memory!r}: take 'shared' or 'separate'."
-            )
+                f"{memory!r}: take 'shared' or 'separate'.",
+            ),
+        ):
+            if is_wrong:
+                raise ValueError(message)
 
     @property
     def n_minibatches(self) -> int:
@@ -199,17 +185,6 @@ class PlayingHyperparameters(Hyperparameters):
     """
 
     env_params: Mapping[str, Traced] = struct.field(default_factory=dict, kw_only=True)
-
-    def check_ranges(self, path: str = "", single: bool = False) -> None:
-        """Raises if a value is not a number, or out of its interval; see `Hyperparameters`."""
-        if not isinstance(self.env_params, Mapping):
-            raise TypeError(
-                "env_params must be a dict of parameters of the environment, such as "
-                f"{{'gravity': 9.8}}, got {self.env_params!r}: give all of them to the agent."
-            )
-        super().check_ranges(path, single)
-        for name, value in self.env_params.items():
-            check_value(f"env_params[{name!r}]", value, _FINITE, single)
 
 
 class OnPolicyHyperparameters(PlayingHyperparameters):
@@ -260,7 +235,7 @@ class LearnerAgentConfig(Config):
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        self._check_divides("n_groups", "minibatch_size")
+        self._check_groups("minibatch_size")
         name, networks = type(self).__name__, self._networks
         given = [field for field, network in networks.items() if network is not None]
         if self.memory is not None and len(given) == len(networks):
@@ -321,12 +296,12 @@ class SequencesConfig(LearnerAgentConfig):
         if not self.has_memory:
             return
         name, length = type(self).__name__, self.sequence_length
-        if self.minibatch_size % (length * self.n_groups):
-            raise ValueError(
-                f"{name}.minibatch_size must be a multiple of sequence_length * n_groups "
-                f"({length * self.n_groups}) where a network has a memory, got {self.minibatch_size}; "
-                f"{multiples_near(self.minibatch_size, length * self.n_groups)}."
-            )
+        check_multiple(
+            f"{name}.minibatch_size",
+            self.minibatch_size,
+            length * self.n_groups,
+            f"sequence_length * n_groups ({length * self.n_groups}) where a network has a memory",
+        )
         if self.burn_in >= length:
             raise ValueError(
                 f"{name}.burn_in must be less than sequence_length ({length}), got {self.burn_in}."
@@ -388,33 +363,26 @@ class OffPolicyConfig(SequencesConfig):
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        self._check_divides("n_groups", "batch_size")
-        if self.buffer_size % self.batch_size:
-            raise ValueError(
-                f"{type(self).__name__}.buffer_size must be a multiple of batch_size "
-                f"({self.batch_size}), got {self.buffer_size}; "
-                f"{multiples_near(self.buffer_size, self.batch_size)}."
-            )
+        self._check_groups("batch_size")
+        name, n_envs, length = type(self).__name__, self.batch_size, self.sequence_length
+        check_multiple(f"{name}.buffer_size", self.buffer_size, n_envs, f"batch_size ({n_envs})")
         if self.n_warmup_steps * self.batch_size > self.buffer_size:
             raise ValueError(
-                f"{type(self).__name__}.learning_starts must not exceed buffer_size "
-                f"({self.buffer_size}), got {self.learning_starts}."
+                f"{name}.learning_starts must not exceed buffer_size ({self.buffer_size}), got "
+                f"{self.learning_starts}."
             )
         if self.buffer_on_host and self.prioritised_replay:
             raise ValueError(
-                f"{type(self).__name__}.buffer_on_host draws uniformly: leave out prioritised_replay, "
-                "or keep the buffer on the device."
+                f"{name}.buffer_on_host draws uniformly: leave out prioritised_replay, or keep the "
+                "buffer on the device."
             )
         if self.buffer_on_host and self.checkpoint_buffer and self.checkpoint_dir is not None:
             raise ValueError(
-                f"{type(self).__name__}.buffer_on_host has a buffer that checkpoints leave out: set "
+                f"{name}.buffer_on_host has a buffer that checkpoints leave out: set "
                 "checkpoint_buffer=False."
             )
-        if self.has_memory:
-            self._check_steps_of_sequences()
-
-    def _check_steps_of_sequences(self) -> None:
-        name, length = type(self).__name__, self.sequence_length
+        if not self.has_memory:
+            return
         if self.n_step_returns > length:
             raise ValueError(
                 f"{name}.n_step_returns must be at most sequence_length ({length}) where a network has "
@@ -423,7 +391,7 @@ class OffPolicyConfig(SequencesConfig):
         if self.n_warmup_steps < length:
             raise ValueError(
                 f"{name}.learning_starts must be at least sequence_length * batch_size "
-                f"({length * self.batch_size}), so that there are sequences to learn from, got "
+                f"({length * n_envs}), so that there are sequences to learn from, got "
                 f"{self.learning_starts}."
             )
 

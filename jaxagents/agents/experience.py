@@ -14,6 +14,7 @@ from jaxagents.agents.config import OffPolicyConfig
 from jaxagents.agents.runners import OffPolicyRunner, observe_rewards
 from jaxagents.agents.sampling import CARRIES, Sampling
 from jaxagents.core.arrays import select
+from jaxagents.core.compilation import jit_in_place
 from jaxagents.core.hyperparameters import values_at
 from jaxagents.core.report import OBSERVATIONS, REWARDS, Flags, Report, nonfinite_environments
 from jaxagents.data.device_buffer import DeviceBuffer
@@ -132,7 +133,15 @@ def act(
     """The memories after observations of all environments, and the actions to take there."""
     seen = agent._seen(carry, obs)
     units = explore(rng, learner, seen, n_steps)
-    _check_explored(agent, units)
+    hooks, zero = f"{type(agent).__name__}._explore and _act_randomly", agent._units.zero
+    shape, dtype = (agent.config.batch_size, *zero.shape), jnp.result_type(units)
+    if jnp.shape(units) != shape:
+        raise ValueError(
+            f"{hooks} must give one action of the learner for each environment, shape {shape}, got "
+            f"shape {jnp.shape(units)}."
+        )
+    if not jnp.can_cast(dtype, zero.dtype, "same_kind"):
+        raise TypeError(f"{hooks} must give whole numbers where actions are discrete, got {dtype}.")
     units = agent._units.within_bounds(units)
     return learner.memory_after(seen, units), agent._units.to_environment(units)
 
@@ -211,23 +220,7 @@ def empty_buffer(agent: "OffPolicyBase") -> DeviceBuffer:
     )
 
 
-def _check_explored(agent: "OffPolicyBase", units: Array) -> None:
-    """Raises unless a hook that explores gives one action of the learner for each environment."""
-    hooks, zero = f"{type(agent).__name__}._explore and _act_randomly", agent._units.zero
-    shape = (agent.config.batch_size, *zero.shape)
-    if jnp.shape(units) != shape:
-        raise ValueError(
-            f"{hooks} must give one action of the learner for each environment, shape {shape}, got "
-            f"shape {jnp.shape(units)}."
-        )
-    if not jnp.can_cast(jnp.result_type(units), zero.dtype, "same_kind"):
-        raise TypeError(
-            f"{hooks} must give whole numbers where actions are discrete, got "
-            f"{jnp.result_type(units)}."
-        )
-
-
-_end_episodes = jax.jit(DeviceBuffer.end_episodes)
+_end_episodes = jit_in_place(DeviceBuffer.end_episodes)
 
 
 def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
@@ -276,7 +269,8 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
     def interrupt(
         runner: OffPolicyRunner, where: Bool[np.ndarray, "environments"]
     ) -> OffPolicyRunner:
-        return runner.replace(buffer=_end_episodes(runner.buffer, where))
+        with storage.near:
+            return runner.replace(buffer=_end_episodes(runner.buffer, where))
 
     def read(runner: OffPolicyRunner) -> OffPolicyRunner:
         reads_learner = config.normalise_rewards or runner.learner.observes
@@ -320,19 +314,20 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
             runner, numbers = agent._learn(runner, keys)
         return runner, Report(numbers)
 
+    storage = HostStorage(
+        config.n_warmup_steps,
+        acting_by(agent._act_randomly),
+        read,
+        store,
+        interrupt,
+        functools.partial(empty_buffer, agent),
+        batches if config.buffer_on_host else None,
+    )
     return HostCollection(
         lambda learner: agent._initial_memories(),
         draw,
         acting_by(agent._explore),
         begin,
         learn,
-        HostStorage(
-            config.n_warmup_steps,
-            acting_by(agent._act_randomly),
-            read,
-            store,
-            interrupt,
-            functools.partial(empty_buffer, agent),
-            batches if config.buffer_on_host else None,
-        ),
+        storage,
     )

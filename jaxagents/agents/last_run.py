@@ -287,26 +287,5 @@ def check_same_metrics(agent: Behaviour, earlier: Metrics, runner: Any) -> None:
             )
 
 
-def check_choice(mode: object, best_fn: object) -> None:
-    """Raises unless the choice of a checkpoint is one that `restore` takes.
-
-    Args:
-        mode: `"best"`, `"last"`, or the number of an update step.
-        best_fn: A function of metrics, or `None`.
-
-    Raises:
-        TypeError: One of them is of another type.
-    """
-    if isinstance(mode, bool) or not (isinstance(mode, str) or hasattr(mode, "__index__")):
-        raise TypeError(
-            f"restore takes 'best', 'last' or the number of an update step, got {mode!r}."
-        )
-    if not (best_fn is None or callable(best_fn)):
-        raise TypeError(
-            f"best_fn must be a function of metrics, got {best_fn!r}: such as "
-            "lambda metrics: metrics['returns'].mean(-1).argmax()."
-        )
-
-
 def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:
     return {name: jnp.shape(leaf) for name, leaf in leaves_by_name(tree).items()}

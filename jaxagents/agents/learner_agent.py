@@ -10,20 +10,16 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import sharding
 from jaxagents.agents.agent import Agent
-from jaxagents.agents.checks import (
-    check_no_hooks,
-    check_no_hooks_of_rollouts,
-    naming_observations,
-)
+from jaxagents.agents.checks import check_hooks_of_others, naming_observations
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.runners import LearnerRunner
 from jaxagents.core.arrays import atleast_nd
-from jaxagents.core.hook_names import is_ours
+from jaxagents.core.describe import name_of
 from jaxagents.core.hyperparameters import has_schedules, is_schedule
 from jaxagents.core.observed import Remembered, observation_of
 from jaxagents.engine.checks import check_same_arrays
 from jaxagents.engine.program import HyperparametersT
-from jaxagents.envs.checks import check_action_mask, check_environment, check_one_actor
+from jaxagents.envs.checks import check_environment, check_masks, check_n_actors
 from jaxagents.envs.spaces import (
     Space,
     box_bounds,
@@ -210,11 +206,17 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
 
     def _create_learner(self, rng: Key[Array, ""], hyperparams: HyperparametersT) -> Learner:
         """The learner before its first update."""
+        learner = self._learner_type
+        kinds = {learner._config_type: self.config, learner._hyperparams_type: hyperparams}
+        for expected, given in kinds.items():
+            if not isinstance(given, expected):
+                raise TypeError(
+                    f"{learner.__name__} reads the fields of {name_of(expected)}, got a "
+                    f"{name_of(type(given))}, which does not inherit from it."
+                )
         config, example = self._learner_config(), self._example()
         seen = self._seen(self._initial_memories(), example.observations)
-        return self._learner_type.from_config(
-            config, hyperparams, rng, example.replace(observations=seen)
-        )
+        return learner.from_config(config, hyperparams, rng, example.replace(observations=seen))
 
     def _example(self) -> Example:
         """An example of the data that the learner is made for, without memories."""
@@ -253,16 +255,10 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     # Checks.
 
     def _validate(self) -> None:
-        check_one_actor(self.episodes.env, type(self).__name__)
+        check_n_actors(self.episodes.env, type(self).__name__, several=False)
         self._check_action_space()
-        check_no_hooks(type(self), self._learner_type)
-        if not is_ours(type(self)):
-            from jaxagents.agents.on_policy import OnPolicyBase  # only for the names of its hooks
-
-            hooks = [hook for hook in OnPolicyBase._hooks if hook not in self._hooks]
-            check_no_hooks_of_rollouts(type(self), hooks)
+        check_hooks_of_others(type(self), self._learner_type)
         key, hyperparams = jax.eval_shape(lambda: jax.random.key(0)), self._hyperparams_type()
-        self._learner_type.check_kinds(self.config, hyperparams)
         learner = jax.eval_shape(self._create_learner, key, hyperparams)
         _, action = jax.eval_shape(
             lambda learner, obs: self.act(learner, self.initial_carry(learner), obs),
@@ -278,7 +274,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         space = self.episodes.action_space
         if space is None:
             raise ValueError(f"{agent} needs {environment}.action_space, which it lacks.")
-        check_action_mask(self.episodes)
+        check_masks(self.episodes)
         learners = {"discrete": self._discrete_learner, "box": self._continuous_learner}
         kind = "discrete" if is_discrete(space) else "box" if is_box(space) else "other"
         if learners.get(kind) is None:

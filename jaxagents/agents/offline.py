@@ -20,6 +20,7 @@ from jaxagents.agents.sampling import CARRIES, Sampling
 from jaxagents.core import processes
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.compilation import fingerprint
+from jaxagents.core.numbers import check_multiple
 from jaxagents.core.report import Report
 from jaxagents.data import Dataset, rows
 from jaxagents.data.values import (
@@ -113,12 +114,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         keys = self._learner_type.batch_keys
         if self.config.has_memory:
             keys = (*keys, "ends")
-        missing = [key for key in keys if key not in dataset]
-        if missing:
-            raise KeyError(
-                f"{type(self).__name__} learns from {list(keys)}, but the dataset lacks {missing}; it "
-                f"has {sorted(dataset)}."
-            )
+        rows.check_has(f"{type(self).__name__} learns from", keys, dataset, "the dataset")
         arrays = {key: dataset[key] for key in (*keys, *OPTIONAL_KEYS) if key in dataset}
         check_are_numbers(arrays)
         own = jax.tree.map(lambda x: tuple(x.shape), rows.in_dicts(self._observation))
@@ -129,9 +125,8 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
                     f"The dataset's {key} have shape {found}, but the environment's have {own}."
                 )
         if self.config.has_memory:
-            if (
-                "discounts" in dataset
-            ):  # after several steps a memory is not the one after a single step
+            # After several steps a memory is not the one after a single step.
+            if "discounts" in dataset:
                 raise ValueError(
                     f"{type(self).__name__} has a memory, which follows an episode step by step, but "
                     "the dataset has 'discounts', so that its rows are over several steps: give the "
@@ -148,11 +143,8 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         """The arrays that the learner needs, on the device, with actions in its units."""
         arrays = self._checked(dataset)
         n_groups, n_processes = self.config.n_groups, jax.process_count()
-        if n_groups % n_processes:
-            raise ValueError(
-                f"n_groups must be a multiple of the {n_processes} processes, which each have their own "
-                f"part of the dataset, got {n_groups}."
-            )
+        what = f"the {n_processes} processes, which each have their own part of the dataset"
+        check_multiple("n_groups", n_groups, n_processes, what)
         n_groups //= n_processes
         replay = Sampling.of(self.config)
         if len(dataset) < n_groups * replay.length:

@@ -359,7 +359,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
         seen = outputs_of(training, obs) if in_order else obs
         log_probs, entropies = jax.vmap(of_sample)(seen, actions)
-        shape = len(log_probs), *self._actors_shape
+        shape = len(log_probs), *self.episodes.actors_shape
         return log_probs.reshape(shape), entropies.reshape(shape)
 
     def _gives(self, hook: str) -> bool:
@@ -394,7 +394,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
                 f"The critic of {type(self).__name__} has a memory: call _values(training, obs), which "
                 "gives the values of a whole minibatch."
             )
-        return training(obs, params=params).reshape(self._actors_shape)
+        return training(obs, params=params).reshape(self.episodes.actors_shape)
 
     def _trajectory_returns(
         self, value: Float[Array, "..."], traj: ReturnInput
@@ -581,7 +581,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         actor, critic = self._create_networks(actor_rng, critic_rng, first_obs)
         config, optimizer = self.config, self.config.optimizer
         critic_memory = initial_carry(whole_critic(self.config, actor, critic).model_def)
-        shape = self._actors_shape
+        shape = self.episodes.actors_shape
         counts = shape if playing(first_obs) is not None else ()
         received, returns, of_targets = (), (), ()
         if config.normalise_rewards:

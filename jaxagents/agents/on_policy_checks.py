@@ -6,23 +6,21 @@ from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
-from flax import linen as nn
 from jaxtyping import Array, Key, PyTree
 
 from jaxagents.agents.actor_and_critic import network_of, own_network
 from jaxagents.agents.checks import check_plays_on_host
 from jaxagents.agents.collect import DRAWING_HOOKS, distribution_at
-from jaxagents.agents.config import OnPolicyConfig
 from jaxagents.agents.runners import Runner, whole_critic
 from jaxagents.core.arrays import check_same_tree, check_size, is_numeric
-from jaxagents.core.hook_names import is_own
+from jaxagents.core.hook_names import check_pair, is_own
+from jaxagents.core.numbers import check_divides
 from jaxagents.envs.checks import (
-    check_actor_mask,
     check_environment,
-    check_one_actor,
-    check_several_actors,
+    check_masks,
+    check_n_actors,
 )
-from jaxagents.envs.spaces import Space, is_discrete
+from jaxagents.envs.spaces import is_discrete
 from jaxagents.learners.memory import initial_carry, step
 from jaxagents.learners.train_state import Info, TrainState
 from jaxagents.networks import Normalised, remembers
@@ -46,8 +44,8 @@ def check_agent(agent: "OnPolicyBase") -> None:
     env = agent.episodes.env
     _check_hooks(agent)
     _check_networks(agent)
-    check_actors(agent)
-    check_actor_mask(agent.episodes)
+    check_n_actors(env, type(agent).__name__, agent._is_of_actors)
+    check_masks(agent.episodes)
     if env.on_host:
         from jaxagents.agents.on_policy import OnPolicyBase
 
@@ -56,12 +54,6 @@ def check_agent(agent: "OnPolicyBase") -> None:
     action = _check_outputs(agent)
     if not env.on_host:
         check_environment(agent.episodes, action)
-
-
-def check_actors(agent: "OnPolicyBase") -> None:
-    """Raises unless the environment has several actors, if the agent trains such, or else one."""
-    check = check_several_actors if agent._actors_shape else check_one_actor
-    check(agent.episodes.env, type(agent).__name__)
 
 
 def _check_hooks(agent: "OnPolicyBase") -> None:
@@ -104,32 +96,23 @@ def _check_networks(agent: "OnPolicyBase") -> None:
                 f"{name}: with config.trunk, the memory of {field} belongs into the trunk, which "
                 "alone sees observations in their order."
             )
-    _check_memory(name, agent.config, {field: network_of(agent, field) for field in fields})
-
-
-def _check_memory(agent: str, config: OnPolicyConfig, networks: dict[str, nn.Module]) -> None:
-    """Raises if a default network lacks the memory that is asked for, or sequences cannot be shared."""
-    has_memory = {name: remembers(network) for name, network in networks.items()}
-    forgetful = [name for name in networks if not has_memory[name] and not getattr(config, name)]
+    config, networks = agent.config, {field: network_of(agent, field) for field in fields}
+    has_memory = {field: remembers(network) for field, network in networks.items()}
+    forgetful = [field for field in fields if not has_memory[field] and not getattr(config, field)]
     if config.memory is not None and forgetful:
         raise TypeError(
-            f"{agent}._{forgetful[0]} makes a network without a memory, although "
+            f"{name}._{forgetful[0]} makes a network without a memory, although "
             f"config.memory={config.memory!r}: make one with a memory, such as a WithMemory, and leave "
             "config.memory alone."
         )
     if not any(has_memory.values()):
         return
-    n_sequences, left = divmod(config.batch_size, config.n_minibatches)
-    if left:
-        raise ValueError(
-            "With a network with a memory, minibatches hold whole environments: minibatches_per_epoch "
-            f"must divide batch_size ({config.batch_size}), got {config.n_minibatches}."
-        )
-    if n_sequences % config.n_groups:
-        raise ValueError(
-            f"With a network with a memory, n_groups must divide the {n_sequences} environments of a "
-            f"minibatch, got {config.n_groups}."
-        )
+    n_minibatches, owner = config.n_minibatches, type(config).__name__
+    what = "batch_size where a network has a memory, as minibatches hold whole environments"
+    check_divides(f"{owner}.minibatches_per_epoch", n_minibatches, config.batch_size, what)
+    size = config.batch_size // n_minibatches
+    what = f"the {size} environments of a minibatch where a network has a memory"
+    check_divides(f"{owner}.n_groups", config.n_groups, size, what)
 
 
 def _check_outputs(agent: "OnPolicyBase") -> PyTree:
@@ -158,25 +141,21 @@ def _check_outputs(agent: "OnPolicyBase") -> PyTree:
         _check_distribution(distribution, methods, f"{name}.{hook}")
         _, greedy = agent.act(actor, carry, obs)
         action = distribution.sample(key)
-        _check_discrete_action(action, agent.episodes.action_space, name, env.wording.environment)
+        for leaf in jax.tree.leaves(action) if is_discrete(agent.episodes.action_space) else []:
+            if jnp.issubdtype(leaf.dtype, jnp.inexact):
+                raise TypeError(
+                    f"{name}: actions of {env.wording.environment} are discrete, and must be whole "
+                    "numbers, such as jnp.argmax or jax.random.categorical return, got "
+                    f"{leaf.dtype}."
+                )
         return action, greedy, distribution.log_prob(action), distribution.entropy()
 
     action, greedy, log_prob, entropy = jax.eval_shape(act, key, actor, obs)
     outputs = {"the critic's value": value, "_entropy": entropy, "_log_prob": log_prob}
     for what, output in outputs.items():
-        check_size(output, agent._actors_shape, f"{name}: {what}")
+        check_size(output, agent.episodes.actors_shape, f"{name}: {what}")
     check_same_tree(action, greedy, f"{name}: the action", "_sample_actions", "policy")
     return action
-
-
-def _check_discrete_action(action: PyTree, space: Space, agent: str, env: str) -> None:
-    """Raises if an action of a discrete space is no whole number."""
-    for leaf in jax.tree.leaves(action) if is_discrete(space) else []:
-        if jnp.issubdtype(leaf.dtype, jnp.inexact):
-            raise TypeError(
-                f"{agent}: actions of {env} are discrete, and must be whole numbers, such as "
-                f"jnp.argmax or jax.random.categorical return, got {leaf.dtype}."
-            )
 
 
 def _check_distribution(distribution: PyTree, methods: Iterable[str], hook: str) -> None:
@@ -238,13 +217,8 @@ def check_learned(outcome: object, agent: str) -> tuple[Runner, Info]:
     Raises:
         TypeError: It gives something else.
     """
-    if isinstance(outcome, tuple) and len(outcome) == 2:
-        runner, numbers = outcome
-        if isinstance(runner, Runner) and isinstance(numbers, dict):
-            return runner, numbers
-    found = [type(x).__name__ for x in (outcome if isinstance(outcome, tuple) else [outcome])]
-    raise TypeError(
+    must = (
         f"{agent}._learn must return the runner whose networks have learned and a dict of numbers to "
-        "report, as in 'runner, numbers = super()._learn(runner, traj, rngs)', got a "
-        f"{' and a '.join(found)}."
+        "report, as in 'runner, numbers = super()._learn(runner, traj, rngs)'"
     )
+    return check_pair(outcome, (Runner, dict), must)

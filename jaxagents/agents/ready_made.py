@@ -12,16 +12,15 @@ from flax import linen as nn
 from jaxtyping import PyTree
 
 from jaxagents import ops
-from jaxagents.agents.actor_and_critic import make_network
+from jaxagents.agents.actor_and_critic import own_network
 from jaxagents.agents.on_policy import (
     OnPolicyBase,
     OnPolicyConfigT,
     OnPolicyHyperparametersT,
 )
-from jaxagents.agents.on_policy_checks import check_actors
 from jaxagents.core.arrays import atleast_nd
 from jaxagents.core.observed import is_observed_beside, network_input
-from jaxagents.envs.checks import check_action_mask
+from jaxagents.envs.checks import check_n_actors
 from jaxagents.envs.spaces import (
     Space,
     box_bounds,
@@ -30,6 +29,7 @@ from jaxagents.envs.spaces import (
     is_box,
     is_discrete,
     is_multi_discrete,
+    leaves,
     map_spaces,
     parts,
 )
@@ -106,13 +106,11 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
                 f"{name} needs {env_name}.action_space; without it, subclass {name}Base and "
                 "give the policy."
             )
-        check_actors(self)
-        check_action_mask(self.episodes)
-
-        def check(part: Space) -> None:
-            check_components(part, f"{env_name}.action_space")
+        check_n_actors(self.episodes.env, name, self._is_of_actors)
+        check_components(space, f"{env_name}.action_space")
+        for part in leaves(space):
             if is_discrete(part) or is_multi_discrete(part):
-                return
+                continue
             if not is_box(part):
                 raise ValueError(
                     f"{name} acts in discrete and box spaces, and in dicts and tuples of them, but "
@@ -124,9 +122,7 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
                 )
             if math.prod(part.shape) == 0:
                 raise ValueError(f"{env_name}.action_space is empty: {space!r}.")
-
-        map_spaces(check, space)
-        if sharing != "separate" and not self._actors_shape:
+        if sharing != "separate" and not self.episodes.actors_shape:
             raise ValueError(
                 f"{name} has one actor, so that config.network_sharing={sharing!r} means nothing: leave "
                 "it out, or train several actors with IPPO or MAPPO."
@@ -160,7 +156,7 @@ def default_network(
 def _networks_of_actors(agent: OnPolicyBase, make: Callable[..., nn.Module]) -> nn.Module:
     """The default networks of all actors, with the parameters in common that they are to have."""
     n_categories, sharing = agent.episodes.n_categories, agent.config.network_sharing
-    if not agent._actors_shape:
+    if not agent.episodes.actors_shape:
         return default_network(agent, make, n_categories)
     own, n_actors = _own_observations(agent), agent.n_actors
     if sharing != "torso":
@@ -173,8 +169,8 @@ def _networks_of_actors(agent: OnPolicyBase, make: Callable[..., nn.Module]) -> 
 def _own_observations(agent: OnPolicyBase) -> bool:
     """Whether observations, or a trunk's features, have a leading axis of actors."""
     if agent.config.trunk is not None:
-        trunk = make_network("trunk", None, agent.config)
-        while isinstance(trunk, Normalised):
+        trunk = own_network(agent, "trunk")
+        while isinstance(trunk, Normalised | ObservationOnly):
             trunk = trunk.network
         return isinstance(trunk, PerActor)
     shapes = [leaf.shape for leaf in jax.tree.leaves(network_input(agent._observation))]

@@ -21,7 +21,7 @@ from jaxagents.agents.collect import (
 )
 from jaxagents.agents.config import OnPolicyConfig
 from jaxagents.agents.runners import Runner, whole_critic
-from jaxagents.core.arrays import in_single_precision, select
+from jaxagents.core.arrays import select
 from jaxagents.core.describe import name_of
 from jaxagents.learners.fit import fewest_parts
 from jaxagents.learners.memory import initial_carry, step, unroll
@@ -57,7 +57,7 @@ def with_values(
         value, next_value = jax.lax.map(
             lambda at_t: (values_of(at_t[0]), values_of(at_t[1])),
             (traj.obs, traj.next_obs),
-            batch_size=steps_at_once(config),
+            batch_size=steps_valued_at_once(config),
         )
         traj = traj._replace(value=value, next_value=next_value)
     if config.normalise_values:
@@ -86,7 +86,7 @@ def _values_in_turn(
 
     carries, value = jax.vmap(in_turn, (0, 1, 1), 1)(carry, traj.obs, starts(over))
     value = jax.vmap(functools.partial(values_from, agent))(value)
-    at_once = steps_at_once(agent.config)
+    at_once = steps_valued_at_once(agent.config)
     next_value = jax.lax.map(after, (carries, traj.next_obs), batch_size=at_once)
     fresh = jax.vmap(jax.vmap(select, (0, None, 0)), (0, None, 0))
     carries = fresh(over, initial_carry(critic.model_def), carries)
@@ -97,10 +97,11 @@ def _values_in_turn(
 
 def values_from(agent: "OnPolicyBase", outputs: Array) -> Float[Array, "samples ..."]:
     """Outputs of a critic, samples first, as values (of each actor), in single precision at least."""
-    return in_single_precision(outputs.reshape(len(outputs), *agent._actors_shape))
+    values = outputs.reshape(len(outputs), *agent.episodes.actors_shape)
+    return values.astype(jnp.promote_types(values.dtype, jnp.float32))
 
 
-def steps_at_once(config: OnPolicyConfig) -> int:
+def steps_valued_at_once(config: OnPolicyConfig) -> int:
     """Number of steps of a rollout for which networks are applied at once."""
     n_devices = 1 if config.replicated_updates else sharding.n_devices()
     n_samples = config.rollout_length * config.batch_size // n_devices

@@ -178,11 +178,6 @@ def saved_steps(directory: str | os.PathLike) -> list[int]:
     return AgentStore(directory).steps()
 
 
-def check_folder(directory: str | os.PathLike, may_be_filled: bool) -> None:
-    """Checks that a folder can take the checkpoints of an agent; see `Store.check`."""
-    AgentStore(directory).check(may_be_filled)
-
-
 def check_first_key(directory: str | os.PathLike, rng: RandomKey | None) -> None:
     """Checks that the run in a folder of checkpoints began with a random key; `None` fits any.
 

@@ -23,8 +23,11 @@ def evaluate(words: Sequence[str]) -> None:
         if options.seed is not None:
             numbers.seed("--seed", options.seed)
     run, agent = _run_and_agent(options.folder)
+    from jaxagents.envs.drawings import check_can_film
+
     with told_in_a_line():
-        _check_film(agent, options.film)
+        if options.film is not None:
+            check_can_film(agent.episodes.env, options.film, agent.episodes.env.render_fps)
         runner, _ = agent.restore(options.checkpoint)
     print(
         f"{CATALOGUE[run.agent].agent} on {run.environment} after {int(runner.update_step):,} updates:"
@@ -70,9 +73,11 @@ def replay(words: Sequence[str]) -> None:
             numbers.not_negative("--from", options.first)
     run, agent = _run_and_agent(options.folder)
     from jaxagents.checkpoints.records import saved_steps
+    from jaxagents.envs.drawings import check_can_film
 
     with told_in_a_line():
-        _check_film(agent, options.film)
+        if options.film is not None:
+            check_can_film(agent.episodes.env, options.film, agent.episodes.env.render_fps)
         steps = saved_steps(options.folder)
         first = (steps[-1] if steps else 0) if options.first is None else options.first
         stretch = agent.replay(first, options.updates)
@@ -81,14 +86,6 @@ def replay(words: Sequence[str]) -> None:
         with told_in_a_line():
             agent.render_episode(run.seed + 1, options.film, runner=stretch.runner)
         print(f"{options.film} shows an episode after the last of these updates.")
-
-
-def _check_film(agent: Any, path: Path | None) -> None:
-    """Raises early if no episode could be filmed."""
-    from jaxagents.envs.drawings import check_can_film
-
-    if path is not None:
-        check_can_film(agent.episodes.env, path, agent.episodes.env.render_fps)
 
 
 def _print_stretch(stretch: Any) -> None:

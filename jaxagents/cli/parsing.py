@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import tyro
 
 from jaxagents.cli.mistakes import MistakeError
-from jaxagents.core.names import advice, nearest
+from jaxagents.core.names import advice, did_you_mean
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -120,8 +120,7 @@ def _about(word: str, kind: type) -> str:
         return f"'{word}' is no option."
     given, known = word.split("=")[0], [name for name, _ in leaves(kind)]
     name = given.strip("-").replace("-", "_")
-    near = nearest(name, known)
-    guess = advice(name, known) or (f"Did you mean '{near}'?" if near else "")
+    guess = advice(name, known) or did_you_mean(name, known)
     guess = re.sub(r"'([\w.]+)'", lambda found: f"'{_as_option(found[1])}'", guess)
     return f"There is no option '{given}'. {guess}".rstrip()
 

@@ -83,7 +83,7 @@ class Run:
                 with (folder / FILE).open("x", encoding="utf-8") as file:
                     file.write(self._text())
             except FileExistsError:
-                raise MistakeError(_that_it_holds_one(folder)) from None
+                raise MistakeError(that_it_holds_one(folder)) from None
 
     @contextlib.contextmanager
     def rewritten(self, folder: Path) -> Iterator[None]:
@@ -172,20 +172,8 @@ class Run:
         return agent, config(), hyperparams(), False
 
 
-def check_holds_no_run(folder: Path) -> None:
-    """Refuses a folder in which a run was begun.
-
-    Args:
-        folder: The folder, which need not exist.
-
-    Raises:
-        MistakeError: It holds a run, or checkpoints.
-    """
-    if (folder / "checkpoints").exists() or (folder / FILE).exists():
-        raise MistakeError(_that_it_holds_one(folder))
-
-
-def _that_it_holds_one(folder: Path) -> str:
+def that_it_holds_one(folder: Path) -> str:
+    """Says that a run was begun in a folder."""
     return (
         f"{folder} already holds a run: 'jaxagents resume {shlex.quote(str(folder))}' goes on with it; "
         "or give another --run-dir."

@@ -9,7 +9,7 @@ import secrets
 import shlex
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from jaxagents.cli.mistakes import (
 )
 from jaxagents.cli.options import Resume, chosen_config, chosen_sets, options_of
 from jaxagents.cli.parsing import parse
-from jaxagents.cli.runs import FILE, Run, check_holds_no_run
+from jaxagents.cli.runs import FILE, Run, that_it_holds_one
 from jaxagents.core import numbers
 
 _SUMMARIES = {
@@ -89,8 +89,9 @@ def _begin(command: str, words: Sequence[str]) -> None:
         numbers.seed("--seed", options.seed)
         if is_sweep:
             numbers.positive("--seeds", options.seeds)
-    if options.run_dir is not None:
-        check_holds_no_run(options.run_dir)
+    folder = options.run_dir
+    if folder is not None and any((folder / name).exists() for name in ("checkpoints", FILE)):
+        raise MistakeError(that_it_holds_one(folder))
     dataset = getattr(options, "dataset", None)
     run = Run(
         agent=choice.agent,
@@ -103,7 +104,7 @@ def _begin(command: str, words: Sequence[str]) -> None:
         config=config,
         hyperparams=chosen_sets(options),
     )
-    _go_on(run, options.run_dir or _new_folder(choice))
+    _go_on(run, folder or _new_folder(choice))
 
 
 class Choice(NamedTuple):
@@ -159,7 +160,7 @@ def _go_on(run: Run, folder: Path, is_begun: bool = False) -> None:
     """Trains until a run is complete; `is_begun` tells whether its folder already describes it."""
     if CATALOGUE[run.agent].learns_from_data and run.dataset is None:
         raise MistakeError(f"{run.agent} learns from data: give --dataset FILE, of .npz or .hdf5.")
-    with _stoppable(folder) as check_ctrl_c, contextlib.ExitStack() as stack:
+    with _stoppable(folder) as pressed, contextlib.ExitStack() as stack:
         import jax
 
         import jaxagents
@@ -176,7 +177,8 @@ def _go_on(run: Run, folder: Path, is_begun: bool = False) -> None:
         else:
             run.write(folder)
         report_start(agent, folder)
-        check_ctrl_c()
+        if pressed.is_set():
+            raise KeyboardInterrupt
         key, result = jax.random.key(run.seed), None
         with told_in_a_line(FileExistsError, CorruptCheckpointError):
             if run.n_seeds is None:
@@ -200,14 +202,14 @@ def _how_to_go_on(folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def _stoppable(folder: Path) -> Iterator[Callable[[], None]]:
+def _stoppable(folder: Path) -> Iterator[threading.Event]:
     """Says how to go on with a run that ends early.
 
     Python drops the `KeyboardInterrupt` of Ctrl-C inside callbacks, such as JAX's at each garbage
     collection, and modules may swallow it while they are imported.
 
     Yields:
-        A function that raises `KeyboardInterrupt` if Ctrl-C was pressed.
+        Whether Ctrl-C was pressed.
     """
     pressed = threading.Event()
 
@@ -215,14 +217,10 @@ def _stoppable(folder: Path) -> Iterator[Callable[[], None]]:
         pressed.set()
         raise KeyboardInterrupt
 
-    def check() -> None:
-        if pressed.is_set():
-            raise KeyboardInterrupt
-
     is_main = threading.current_thread() is threading.main_thread()
     previous = signal.signal(signal.SIGINT, note) if is_main else None
     try:
-        yield check
+        yield pressed
     except KeyboardInterrupt:
         further = f" {_how_to_go_on(folder)}" if (folder / FILE).exists() else ""
         raise StoppedError(f"Stopped.{further}") from None

@@ -5,7 +5,7 @@ import enum
 import functools
 import threading
 import types
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 from weakref import WeakValueDictionary
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
-from jax.stages import Lowered, Traced
+from jax.stages import Traced
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import is_key, is_traced
@@ -156,17 +156,16 @@ def _as_array(leaf: PyTree) -> PyTree:
     return np.asarray(leaf, jnp.result_type(type(leaf))) if type(leaf) in _NUMBERS else leaf
 
 
-def compile_meanwhile(program: Lowered, other_work: Callable[[], object]) -> None:
-    """Compiles a program in a thread, for later calls of its function, while the caller does other work.
+def compile_at_once(programs: Sequence[Traced]) -> None:
+    """Compiles programs side by side, each as soon as it is lowered, for later calls of their functions.
 
     Args:
-        program: A lowered program.
-        other_work: Called while the program is compiled, for example to trace the next one.
+        programs: Traced programs; the one that takes longest comes first.
     """
-    with ThreadPoolExecutor(1) as thread:
-        compiling = thread.submit(program.compile)
-        other_work()
-        compiling.result()
+    with ThreadPoolExecutor(len(programs)) as threads:
+        compiling = [threads.submit(program.lower().compile) for program in programs]
+        for it in compiling:
+            it.result()
 
 
 def is_tracing(tree: PyTree) -> bool:

@@ -3,7 +3,7 @@
 import contextlib
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,6 +73,25 @@ def new_file(path: str | os.PathLike) -> Path:
     return path
 
 
+def with_ending(path: str | os.PathLike, endings: Collection[str]) -> Path:
+    """A file whose name says its format.
+
+    Args:
+        path: The file.
+        endings: The endings that are known.
+
+    Returns:
+        The path, with `~` replaced by the home folder.
+
+    Raises:
+        ValueError: It has another ending.
+    """
+    path = Path(path).expanduser()
+    if path.suffix not in endings:
+        raise ValueError(f"path must end in {' or '.join(endings)}, got {path}.")
+    return path
+
+
 _LARGEST_GIF_FPS = 50  # viewers slow down faster ones
 
 Frame = UInt8[np.ndarray, "height width 3"]
@@ -108,10 +127,7 @@ def check_film(path: str | os.PathLike, fps: float | int) -> Path:
     """
     if not fps > 0:
         raise ValueError(f"fps must be positive, got {fps}.")
-    path = Path(path).expanduser()
-    if path.suffix not in (".gif", ".mp4"):
-        raise ValueError(f"path must end in .gif or .mp4, got {path}.")
-    path = new_file(path)
+    path = new_file(with_ending(path, (".gif", ".mp4")))
     require("imageio.v2", "jaxagents[video]")
     if path.suffix == ".mp4":
         require("imageio_ffmpeg", "imageio[ffmpeg]")

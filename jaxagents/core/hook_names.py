@@ -1,7 +1,8 @@
-"""Hooks that are misspelt or gone, which nothing would ever call, or that cannot be called as given."""
+"""Hooks that nothing would ever call, that cannot be called as given, or that give something else."""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from jaxagents.core.names import alike
 
@@ -83,18 +84,27 @@ def check_hook_names(
             )
 
 
-def check_hook_arguments(cls: type, hooks: Sequence[str]) -> None:
-    """Raises if a user's class has a hook that takes its arguments in another order.
+def check_hook_forms(made: object, hooks: Sequence[str]) -> None:
+    """Raises if a user's hook is no method, or takes its arguments in another order.
 
     Args:
-        cls: The class, which inherits from one of the library.
-        hooks: Names of the hooks that it may give.
+        made: An object of a class that inherits from one of the library, or the class.
+        hooks: Names of the hooks that it may have.
 
     Raises:
-        TypeError: It has one.
+        TypeError: There is such a hook.
     """
-    for hook in filter(lambda hook: is_own(cls, hook), hooks):
-        given, taken = (_arguments(owner, hook) for owner in (_first_of_ours(cls, hook), cls))
+    cls = made if isinstance(made, type) else type(made)
+    for hook in hooks:
+        ours = next((it for it in cls.__mro__ if is_ours(it) and hook in vars(it)), None)
+        given, taken = _arguments(ours, hook), _arguments(cls, hook)
+        if ours is not None and inspect.isfunction(vars(ours)[hook]):
+            value = getattr(made, hook)
+            if not callable(value):
+                raise TypeError(
+                    f"{cls.__name__}.{hook} must be a method, {hook}({', '.join(['self', *given])}), "
+                    f"got {value!r}."
+                )
         if [name for name in taken if name in given] != [name for name in given if name in taken]:
             raise TypeError(
                 f"{cls.__name__}.{hook} must be {hook}(self, {', '.join(given)}), got {hook}(self, "
@@ -102,35 +112,31 @@ def check_hook_arguments(cls: type, hooks: Sequence[str]) -> None:
             )
 
 
-def check_hooks_are_methods(made: object, hooks: Sequence[str]) -> None:
-    """Raises if an object has something else in the place of a hook that is a method.
+def check_pair(outcome: object, kinds: tuple[type, type], must: str) -> tuple[Any, Any]:
+    """Raises unless a hook gives two objects of some kinds.
 
     Args:
-        made: The object, of a class that inherits from one of the library.
-        hooks: Names of the hooks that it may have.
+        outcome: What it gives.
+        kinds: Their classes.
+        must: What it must give, for the message.
+
+    Returns:
+        Both.
 
     Raises:
-        TypeError: It has.
+        TypeError: It gives something else.
     """
-    cls = type(made)
-    for hook in hooks:
-        ours, value = _first_of_ours(cls, hook), getattr(made, hook, None)
-        if ours is not None and inspect.isfunction(vars(ours)[hook]) and not callable(value):
-            arguments = ", ".join(["self", *_arguments(ours, hook)])
-            raise TypeError(
-                f"{cls.__name__}.{hook} must be a method, {hook}({arguments}), got {value!r}."
-            )
+    given: Sequence[Any] = outcome if isinstance(outcome, tuple | list) else [outcome]
+    if len(given) == len(kinds) and all(map(isinstance, given, kinds)):
+        return given[0], given[1]
+    found = " and ".join(f"a {type(x).__name__}" for x in given)
+    raise TypeError(f"{must}, got {found}.")
 
 
 def is_own(cls: type, hook: str) -> bool:
     """Whether a hook of a class is a user's own, and not one of the library."""
     owner = next((it for it in cls.__mro__ if hook in vars(it)), None)
     return owner is not None and not is_ours(owner)
-
-
-def _first_of_ours(cls: type, hook: str) -> type | None:
-    """The class of the library from which a class has a hook, overridden or not."""
-    return next((it for it in cls.__mro__ if is_ours(it) and hook in vars(it)), None)
 
 
 def _arguments(cls: type | None, hook: str) -> list[str]:

@@ -15,7 +15,7 @@ from flax import struct
 from jaxtyping import Array, ArrayLike, Float, PyTree
 
 from jaxagents.core.arrays import is_traced
-from jaxagents.core.names import advice, missing_attribute, nearest
+from jaxagents.core.names import advice, did_you_mean, missing_attribute
 
 Traced = Any
 """A number or array of numbers, or whatever JAX puts in its place while it transforms a pytree."""
@@ -68,12 +68,10 @@ def check_known_fields(owner: type, names: Iterable[str], known: Sequence[str]) 
     """
     for name in names:
         if name not in known:
-            near = nearest(name, known)
-            hint = advice(name, known) or (f"Did you mean '{near}'?" if near else "")
-            hint = f" {hint}" if hint else ""
-            raise TypeError(
-                f"{owner.__name__} has no field '{name}'.{hint} Its fields are: {', '.join(known)}."
-            )
+            hint = advice(name, known) or did_you_mean(name, known)
+            fields = f"Its fields are: {', '.join(known)}."
+            told = [f"{owner.__name__} has no field '{name}'.", hint, fields]
+            raise TypeError(" ".join(filter(None, told)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,6 +190,13 @@ class Hyperparameters(struct.PyTreeNode):
             ValueError: A value is not a number, out of its interval, or an array where one training
                 takes one number.
         """
+        if not isinstance(self.env_params, Mapping):
+            raise TypeError(
+                "env_params must be a dict of parameters of the environment, such as "
+                f"{{'gravity': 9.8}}, got {self.env_params!r}: give all of them to the agent."
+            )
+        for name, value in self.env_params.items():
+            check_value(f"env_params[{name!r}]", value, _FINITE, single)
         for field in dataclasses.fields(self):
             value, name = getattr(self, field.name), f"{path}{field.name}"
             if value is None and field.default is None:
@@ -256,6 +261,7 @@ def _not_nested(name: str, kind: str, value: object) -> TypeError:
 
 
 _REAL = Interval(-np.inf, np.inf, infinite=True)
+_FINITE = Interval(-np.inf, np.inf)
 _POSITIVE = Interval(float(np.finfo(np.float32).tiny), np.inf)
 _FROM_ONE, _FROM_ZERO = Interval(1.0, np.inf), Interval(0.0, np.inf)
 

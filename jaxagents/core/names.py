@@ -40,9 +40,14 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
         A message of one line.
     """
     known = list(known)
-    near = nearest(name, known)
-    hint = f"Did you mean '{near}'?" if near else f"There are: {', '.join(known)}."
+    hint = did_you_mean(name, known) or f"There are: {', '.join(known)}."
     return f"There is no {kind} '{name}'. {hint}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question about the nearest of the known names; empty if none is near."""
+    near = nearest(name, known)
+    return f"Did you mean '{near}'?" if near else ""
 
 
 OTHER_NAMES = {

@@ -84,6 +84,44 @@ def multiples_near(number: int, divisor: int) -> str:
     return f"{' or '.join(nearby)} would do"
 
 
+def check_divides(name: str, number: int, total: int, what: str) -> None:
+    """Raises unless a number divides another one.
+
+    Args:
+        name: Name of the number.
+        number: The number, positive.
+        total: The number that it is to divide.
+        what: Name of that.
+
+    Raises:
+        ValueError: It does not; the error has the nearest numbers that do.
+    """
+    if total % number:
+        divisors = [n for n in range(1, total + 1) if total % n == 0]
+        near = sorted(sorted(divisors, key=lambda n: abs(n - number))[:12])
+        raise ValueError(
+            f"{name} must divide {what}: {total} is not a multiple of {number}. Values of "
+            f"{name.rpartition('.')[2]} that would: {', '.join(map(str, near))}."
+        )
+
+
+def check_multiple(name: str, number: int, divisor: int, what: str) -> None:
+    """Raises unless a number is a multiple of another one.
+
+    Args:
+        name: Name of the number.
+        number: The number.
+        divisor: The number that is to divide it.
+        what: Name of that.
+
+    Raises:
+        ValueError: It is not; the error has the nearest multiples.
+    """
+    if number % divisor:
+        near = multiples_near(number, divisor)
+        raise ValueError(f"{name} must be a multiple of {what}, got {number}; {near}.")
+
+
 def counted(number: int, what: str) -> str:
     """A number of things, such as `1 update` or `2,048 updates`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"

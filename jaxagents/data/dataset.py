@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from jaxagents.core.numbers import positive
 from jaxagents.data import files, rows
 
 _OF_EPISODES = ("rewards", "masks", "ends")
@@ -270,8 +271,7 @@ class Dataset(rows.Sampled):
                 order, there is not one reward, mask and end for each row, or a row with a mask of 0 is
                 not an end.
         """
-        if n < 1:
-            raise ValueError(f"n must be positive, got {n}.")
+        positive("n", n)
         if "discounts" in self:
             raise ValueError(
                 "The dataset has 'discounts', so that its rows are several steps already."
@@ -281,7 +281,7 @@ class Dataset(rows.Sampled):
                 "n_step needs rows that follow each other in time, but some of this dataset were left "
                 "out or moved: take n_step before split and get_subset."
             )
-        rows.check_columns("n_step", ("rewards", *rows.OF_THE_LAST), self, "the dataset has")
+        rows.check_columns("n_step", ("rewards", *rows.OF_THE_LAST), self, "the dataset")
         rows.check_ends(self["masks"], self["ends"])
         flat = self._flat
         rewards, last, discounts = _n_step_rewards(flat["rewards"], flat["ends"], n, discount)

@@ -10,7 +10,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.core.arrays import leaves_by_name
-from jaxagents.core.numbers import multiples_near
+from jaxagents.core.numbers import check_divides, check_multiple, positive
 from jaxagents.core.pickling import nonpytree_field
 from jaxagents.data import rows
 from jaxagents.data.dataset import Dataset
@@ -100,17 +100,11 @@ class DeviceBuffer(struct.PyTreeNode):
             ValueError: A number is not positive, `capacity` is not a multiple of `n_envs` or `n_envs`
                 not one of `n_groups`, or `capacity` does not hold `prioritised_length` rows of each
                 environment.
-            TypeError: A size is not a whole number.
+            TypeError: A size is not an integer.
         """
-        capacity = rows.check_size("capacity", capacity)
-        n_envs = rows.check_size("n_envs", n_envs)
-        if capacity % n_envs:
-            raise ValueError(
-                f"capacity must be a positive multiple of n_envs ({n_envs}), got {capacity}; "
-                f"{multiples_near(capacity, n_envs)}."
-            )
-        if n_groups < 1 or n_envs % n_groups:
-            raise ValueError(f"n_groups must divide n_envs ({n_envs}), got {n_groups}.")
+        capacity, n_envs = positive("capacity", capacity), positive("n_envs", n_envs)
+        check_multiple("capacity", capacity, n_envs, f"n_envs ({n_envs})")
+        check_divides("n_groups", positive("n_groups", n_groups), n_envs, "n_envs")
         if not 1 <= prioritised_length <= capacity // n_envs:
             raise ValueError(
                 f"prioritised_length must lie in 1..{capacity // n_envs}, the rows of each environment, "
@@ -288,13 +282,11 @@ class DeviceBuffer(struct.PyTreeNode):
             ValueError: `n` is not positive, or there is not one reward, mask and end for each row.
             KeyError: A key is missing.
         """
-        if n < 1:
-            raise ValueError(f"n must be positive, got {n}.")
+        positive("n", n)
         if self.n_groups > 1:
             return _joined(self._of_groups(lambda group, i: group.n_step(i, n, gamma), indices))
-        rows.check_columns(
-            "n_step", ("rewards", *rows.OF_THE_LAST), self.storage, "the buffer holds"
-        )
+        keys = "rewards", *rows.OF_THE_LAST
+        rows.check_columns("n_step", keys, self.storage, "the buffer")
         window = jnp.add.outer(indices, self.n_envs * jnp.arange(n)) % self.capacity
         following = (window + self.n_envs) % self.capacity
         newest = following // self.n_envs == self.position // self.n_envs
@@ -423,11 +415,7 @@ class DeviceBuffer(struct.PyTreeNode):
         return jax.tree.map(split, tree)
 
     def _of_each(self, n_rows: int, name: str = "batch_size") -> int:
-        if n_rows % self.n_groups:
-            raise ValueError(
-                f"{name} must be a multiple of the {self.n_groups} groups, got {n_rows}; "
-                f"{multiples_near(n_rows, self.n_groups)}."
-            )
+        check_multiple(name, n_rows, self.n_groups, f"the {self.n_groups} groups")
         return n_rows // self.n_groups
 
 

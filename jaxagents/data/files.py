@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxagents.core.extras import require
-from jaxagents.core.files import new_file
+from jaxagents.core.files import new_file, with_ending
 
 
 def write(path: str | os.PathLike, flat: Mapping[str, np.ndarray]) -> None:
@@ -25,9 +25,8 @@ def write(path: str | os.PathLike, flat: Mapping[str, np.ndarray]) -> None:
         FileNotFoundError: Its folder does not exist.
         TypeError: The format cannot keep the type of an array; the error names the array.
     """
-    path = Path(path).expanduser()
-    file_format = _format_of(path)
-    new_file(path)
+    path = new_file(with_ending(path, _FORMATS))
+    file_format = _FORMATS[path.suffix]
     for name, array in flat.items():
         if array.dtype.kind not in file_format.kinds:
             raise TypeError(f"A {path.suffix} file cannot keep {name!r}, of type {array.dtype}.")
@@ -51,8 +50,8 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
     Raises:
         ValueError: The ending is unknown, or an HDF5 file keeps an array in another file.
     """
-    path = Path(path).expanduser()
-    return _format_of(path).read(path)
+    path = with_ending(path, _FORMATS)
+    return _FORMATS[path.suffix].read(path)
 
 
 class _Format(NamedTuple):
@@ -60,14 +59,6 @@ class _Format(NamedTuple):
     read: Callable[[Path], dict[str, np.ndarray]]
     kinds: str
     """Kinds of `numpy.dtype` that come back as they were."""
-
-
-def _format_of(path: Path) -> _Format:
-    if path.suffix not in _FORMATS:
-        raise ValueError(
-            f"{path.name!r} has none of the endings that are known: {', '.join(_FORMATS)}."
-        )
-    return _FORMATS[path.suffix]
 
 
 def _write_npz(path: Path, flat: Mapping[str, np.ndarray]) -> None:

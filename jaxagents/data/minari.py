@@ -44,7 +44,13 @@ def from_minari(
     minari = require("minari", "jaxagents[minari]")
     source = minari.load_dataset(dataset) if isinstance(dataset, str) else dataset
     if rescale_actions:
-        _check_bounded(source.action_space)
+        from gymnasium.spaces import Box
+
+        space = source.action_space
+        if not isinstance(space, Box) or not space.is_bounded():
+            raise ValueError(
+                f"Only actions of a bounded box can be rescaled, not actions of {space}."
+            )
     n_rows, start = source.total_steps, 0
     arrays: dict[str, np.ndarray] = {}
     for episode in source:
@@ -113,13 +119,6 @@ def _with_room(
     return array.astype(dtype, copy=False)
 
 
-def _check_bounded(space: Any) -> None:
-    from gymnasium import spaces
-
-    if not isinstance(space, spaces.Box) or not space.is_bounded():
-        raise ValueError(f"Only actions of a bounded box can be rescaled, not actions of {space}.")
-
-
 def _rescale(actions: np.ndarray, space: Any) -> np.ndarray:
     unit = (actions - space.low) / (space.high - space.low)
     return (2.0 * unit - 1.0).astype(actions.dtype)
@@ -159,9 +158,7 @@ def to_minari(
         ImportError: Minari is not installed.
     """
     minari = require("minari", "jaxagents[minari]")
-    missing = [key for key in _KEYS if key not in dataset]
-    if missing:
-        raise KeyError(f"Minari needs {list(_KEYS)}; the dataset lacks {missing}.")
+    rows.check_has("Minari needs", _KEYS, dataset, "the dataset")
     spaces = _spaces(env, observation_space, action_space)
     slices = _episodes(dataset)
     buffers = (_buffer(dataset.get_subset(episode), spaces) for episode in slices)

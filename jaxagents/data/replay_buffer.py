@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import AnyArray
+from jaxagents.core.numbers import positive
 from jaxagents.data import rows
 from jaxagents.data.dataset import Dataset
 
@@ -58,10 +59,10 @@ class ReplayBuffer(rows.Sampled):
 
         Raises:
             ValueError: `size` is not positive, or a value is not an array; the error names the key.
-            TypeError: `size` is not a whole number.
+            TypeError: `size` is not an integer.
         """
         example = rows.flatten(example_transition)
-        size = rows.check_size("size", size)
+        size = positive("size", size)
         return cls({name: np.zeros((size, *x.shape), x.dtype) for name, x in example.items()}, seed)
 
     @classmethod
@@ -80,11 +81,11 @@ class ReplayBuffer(rows.Sampled):
 
         Raises:
             ValueError: The dataset is larger than `size`, or `size` is not positive.
-            TypeError: `size` is not a whole number.
+            TypeError: `size` is not an integer.
         """
         flat = rows.flatten({**dataset})
         n_rows = rows.common_length(flat)
-        size = rows.check_size("size", size)
+        size = positive("size", size)
         if n_rows > size:
             raise ValueError(f"The dataset has {n_rows} rows, more than a size of {size}.")
         buffer = cls({k: np.zeros((size, *v.shape[1:]), v.dtype) for k, v in flat.items()}, seed)

@@ -11,6 +11,8 @@ import numpy as np
 from flax import traverse_util
 from jaxtyping import PyTree
 
+from jaxagents.core.numbers import positive
+
 Arrays = dict[str, PyTree]
 SEPARATOR = "/"
 OF_THE_LAST = ("next_observations", "masks", "ends")
@@ -75,8 +77,7 @@ class Sampled:
 
     def _draw(self, **sizes: int) -> np.ndarray:
         for name, size in sizes.items():
-            if size < 1:
-                raise ValueError(f"{name} must be positive, got {size}.")
+            positive(name, size)
         if len(self) == 0:
             raise ValueError("There is nothing to sample from yet.")
         return self._rng.integers(len(self), size=tuple(sizes.values()))
@@ -211,6 +212,25 @@ def take(flat: Mapping[str, PyTree], indices: Any) -> Arrays:
 # Checks.
 
 
+def check_has(user: str, keys: Sequence[str], arrays: Any, holder: str) -> None:
+    """Raises unless there are arrays under some keys.
+
+    Args:
+        user: The beginning of a sentence about the keys, such as "Minari needs".
+        keys: The keys.
+        arrays: A dict of arrays, which may be nested, or a dataset.
+        holder: Its name.
+
+    Raises:
+        KeyError: A key is missing.
+    """
+    missing = [key for key in keys if key not in arrays]
+    if missing:
+        raise KeyError(
+            f"{user} {list(keys)}, but {holder} lacks {missing}; it has {sorted(arrays)}."
+        )
+
+
 def check_columns(user: str, keys: Sequence[str], arrays: Any, holder: str) -> None:
     """Raises unless there are arrays, with one number for each row other than successors.
 
@@ -218,15 +238,14 @@ def check_columns(user: str, keys: Sequence[str], arrays: Any, holder: str) -> N
         user: Its name.
         keys: The keys that it needs.
         arrays: A dict of arrays, which may be nested, or a dataset.
-        holder: The beginning of a sentence about their keys.
+        holder: Its name.
 
     Raises:
         KeyError: A key is missing.
         ValueError: An array has another shape.
     """
+    check_has(f"{user} needs", keys, arrays, holder)
     for key in keys:
-        if key not in arrays:
-            raise KeyError(f"{user} needs {key!r}; {holder} {sorted(arrays)}.")
         if key != "next_observations" and np.ndim(arrays[key]) != 1:
             raise ValueError(
                 f"{user} needs one number of {key!r} for each row, got shape {np.shape(arrays[key])}."
@@ -247,20 +266,6 @@ def check_ends(masks: np.ndarray, ends: np.ndarray) -> None:
     if terminated_inside.any():
         row = int(np.argmax(terminated_inside))
         raise ValueError(f"Row {row} has a mask of 0, so the row must be an end.")
-
-
-def check_size(name: str, size: int) -> int:
-    """The size of a buffer, as an integer of Python.
-
-    Raises:
-        TypeError: It is no whole number.
-        ValueError: It is not positive.
-    """
-    if not hasattr(size, "__index__"):
-        raise TypeError(f"{name} must be a whole number, got {size!r}.")
-    if operator.index(size) < 1:
-        raise ValueError(f"{name} must be positive, got {size}.")
-    return operator.index(size)
 
 
 def type_error(name: str, dtype: np.dtype, expected: np.dtype) -> TypeError:

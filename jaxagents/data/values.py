@@ -50,12 +50,21 @@ def check_values(arrays: Mapping[str, Any]) -> None:
         ValueError: There is such a number; the error names the array and counts its rows.
     """
     check_are_numbers(arrays)
-    for name, array in rows.flatten(arrays).items():
-        values = array
+    for name, values in rows.flatten(arrays).items():
+        tests: list[tuple[Callable[[np.ndarray], np.ndarray], str]] = []
         if values.dtype.kind == "f":
-            _check_rows(name, values, np.isfinite, "is NaN or infinite")
+            tests.append((np.isfinite, "is NaN or infinite"))
         if name == "masks":
-            _check_rows(name, values, lambda x: (x == 0) | (x == 1), _WRONG_MASK)
+            tests.append((lambda x: (x == 0) | (x == 1), _WRONG_MASK))
+        for is_right, message in tests:
+            wrong = np.flatnonzero(~_by_row(is_right, values))
+            if wrong.size:
+                row = np.atleast_1d(values[wrong[0]])
+                value = row[~is_right(row)][0]
+                raise ValueError(
+                    f"{name!r} {message.format(value=value)} in {len(wrong)} of {len(values)} rows, "
+                    f"first in row {wrong[0]}: leave these rows out, with get_subset, or mend them."
+                )
 
 
 def check_allowed(observations: PyTree, actions: np.ndarray) -> None:
@@ -198,7 +207,7 @@ def _return_range(dataset: Dataset | Mapping[str, PyTree]) -> tuple[float, float
             "'discounts' they are sums over several. Give the dataset that n_step returns, "
             "not a copy of its arrays: it knows them."
         )
-    rows.check_columns("normalise_rewards", ("rewards", "ends"), dataset, "the dataset has")
+    rows.check_columns("normalise_rewards", ("rewards", "ends"), dataset, "the dataset")
     check_values({"rewards": dataset["rewards"]})
     if "masks" in dataset:
         rows.check_ends(dataset["masks"], dataset["ends"])
@@ -209,16 +218,3 @@ def _return_range(dataset: Dataset | Mapping[str, PyTree]) -> tuple[float, float
     rewards = np.asarray(dataset["rewards"], np.float64)[: last[-1] + 1]
     returns = np.add.reduceat(rewards, first)
     return float((last - first).max() + 1), float(returns.max()), float(returns.min())
-
-
-def _check_rows(
-    name: str, values: np.ndarray, is_right: Callable[[np.ndarray], np.ndarray], message: str
-) -> None:
-    wrong = np.flatnonzero(~_by_row(is_right, values))
-    if wrong.size:
-        row = np.atleast_1d(values[wrong[0]])
-        value = row[~is_right(row)][0]
-        raise ValueError(
-            f"{name!r} {message.format(value=value)} in {len(wrong)} of {len(values)} rows, first "
-            f"in row {wrong[0]}: leave these rows out, with get_subset, or mend them."
-        )

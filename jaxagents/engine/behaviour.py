@@ -10,29 +10,20 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
+from jaxagents.core.arrays import is_traced
 from jaxagents.core.compilation import Programs, fingerprint
 from jaxagents.core.describe import describe, name_of
-from jaxagents.core.hook_names import (
-    FORMER_HOOKS,
-    check_hook_arguments,
-    check_hook_names,
-    check_hooks_are_methods,
-)
+from jaxagents.core.hook_names import FORMER_HOOKS, check_hook_forms, check_hook_names
 from jaxagents.core.hyperparameters import Hyperparameters, values_at
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.numbers import flag, positive
 from jaxagents.core.report import Report
-from jaxagents.engine.checks import (
-    SealedAtTheEnd,
-    check_are_classes,
-    check_eval_metrics,
-    check_not_traced,
-)
+from jaxagents.engine.checks import SealedAtTheEnd, check_eval_metrics
 from jaxagents.engine.config import Config
 from jaxagents.engine.host_rollout import HostCollection
 from jaxagents.engine.program import HyperparametersT, Program, RunnerT
 from jaxagents.envs.adapters import as_environment
-from jaxagents.envs.checks import check_names_are_free, check_numbers, check_reset
+from jaxagents.envs.checks import check_numbers, traced_reset
 from jaxagents.envs.environment import Environment, Moment
 from jaxagents.envs.episodes import Episodes, InfoNames
 from jaxagents.envs.on_host.environment import HostEnvironment
@@ -88,6 +79,8 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
     collects_at_start: bool = False
     _config_type: type[Config] = Config
     _hyperparams_type: type[Hyperparameters] = Hyperparameters
+    _is_of_actors: ClassVar[bool] = False
+    """Whether rewards and values have an axis of actors."""
     _shows_critic_state: ClassVar[bool] = False
     """Whether observations hold what a centralised critic sees."""
     _hooks: tuple[str, ...] = ("_eval_metrics", "_config_type", "_hyperparams_type")
@@ -121,9 +114,19 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
             ValueError: The environment, the networks and the configuration do not fit together.
             FileExistsError: The checkpoint folder already holds checkpoints.
         """
-        check_are_classes(type(self).__name__, (self._config_type, self._hyperparams_type))
+        for kind in (self._config_type, self._hyperparams_type):
+            if not isinstance(kind, type):
+                raise TypeError(
+                    f"{type(self).__name__}._config_type and _hyperparams_type must be classes, got an "
+                    f"object of {name_of(type(kind))}: leave out the parentheses."
+                )
         _check_kind(type(self).__name__, self._config_type, config)
-        check_not_traced(env_params)
+        if any(map(is_traced, jax.tree.leaves(env_params))):
+            raise TypeError(
+                "The env_params that an agent is made with are static, but these are traced. Make the "
+                "agent outside of jax.vmap and jax.jit, and give what varies among the hyperparameters, "
+                "such as agent.train(rng, HyperParameters(env_params={'gravity': gravity}))."
+            )
         environment = as_environment(env, env_params)
         self.env = environment if isinstance(env, str) or environment.on_host else env
         self.env_params = environment.params
@@ -137,7 +140,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         self.episodes = Episodes(
             environment,
             config.max_episode_steps,
-            self._actors_shape,
+            (self.n_actors,) if self._is_of_actors else (),
             info_names,
             self._shows_critic_state,
             config.terminate_at_limits,
@@ -249,11 +252,6 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
     def _observation(self) -> PyTree[jax.ShapeDtypeStruct]:
         """One observation, as shapes."""
         return jax.eval_shape(lambda: self.episodes.reset(jax.random.key(0))[0])
-
-    @property
-    def _actors_shape(self) -> tuple[int, ...]:
-        """Axes of the actors in rewards and values."""
-        return ()
 
     def _complete(self, runner: RunnerT) -> RunnerT:
         """A runner to go on from, with what a checkpoint may have left out."""
@@ -397,15 +395,13 @@ def without_files(agent: BehaviourT) -> BehaviourT:
     if Programs.are_known(twin):  # and so is that it is valid
         return twin
     check_hook_names(type(agent), agent._hooks, FORMER_HOOKS, vars(agent))
-    check_hooks_are_methods(agent, agent._hooks)
-    check_hook_arguments(type(agent), agent._called_alike())
+    check_hook_forms(agent, agent._called_alike())
     check_eval_metrics(type(agent).__name__, agent.config, agent._eval_metrics)
-    check_reset(agent.episodes.env)
     env = agent.episodes.env
+    traced_reset(env)
     if isinstance(env, HostEnvironment):
         n_envs = None if agent.host_collection is None else agent.config.batch_size
         env.check(n_envs, agent.eval_during_training)
-        check_names_are_free(agent.episodes)
     twin._validate()
     return twin
 

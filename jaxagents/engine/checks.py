@@ -2,51 +2,17 @@
 
 import abc
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
-from jaxagents.core.arrays import is_numeric, is_traced, leaves_by_name
-from jaxagents.core.describe import name_of
+from jaxagents.core.arrays import is_numeric, leaves_by_name
+from jaxagents.core.hook_names import check_pair
 from jaxagents.core.report import Report, check_not_taken
 from jaxagents.engine.config import Config
 from jaxagents.envs.play import NAMES_OF_METRICS
-
-
-def check_are_classes(agent: str, kinds: Iterable[object]) -> None:
-    """Raises unless what an agent says of its configuration and hyperparameters are classes.
-
-    Args:
-        agent: Its name.
-        kinds: What should be classes.
-
-    Raises:
-        TypeError: One of them is an object.
-    """
-    for kind in kinds:
-        if not isinstance(kind, type):
-            raise TypeError(
-                f"{agent}._config_type and _hyperparams_type must be classes, got an object of "
-                f"{name_of(type(kind))}: leave out the parentheses."
-            )
-
-
-def check_not_traced(env_params: PyTree) -> None:
-    """Raises if the parameters of an agent's environment are traced, as within `jax.vmap`.
-
-    Raises:
-        TypeError: They are.
-    """
-    if any(map(is_traced, jax.tree.leaves(env_params))):
-        raise TypeError(
-            "The env_params that an agent is made with are static, but these are traced. Make the agent "
-            "outside of jax.vmap and jax.jit, and give what varies among the hyperparameters, such as "
-            "agent.train(rng, HyperParameters(env_params={'gravity': gravity}))."
-        )
-
 
 _OF_EVALUATIONS = ("terminated", "truncated", "final_rewards", "returns")
 """Names that `_eval_metrics` gives by itself."""
@@ -109,18 +75,11 @@ def check_update(outcome: object, before: Any, agent: str, config: Config) -> tu
         ValueError: The runner has other arrays, or a number has axes or the name of another metric.
     """
     step = f"{agent}._training_step, or a step that it calls,"
-    given = outcome if isinstance(outcome, tuple) else (outcome,)
-    found = [type(x).__name__ for x in given]
-    if (
-        len(given) != 2
-        or not isinstance(given[0], type(before))
-        or not isinstance(given[1], Report)
-    ):
-        raise TypeError(
-            f"{step} must return the runner after the update and its report, as in 'runner, report = "
-            f"super()._training_step(runner)', got {' and '.join(found)}."
-        )
-    runner, report = given
+    must = (
+        f"{step} must return the runner after the update and its report, as in 'runner, report = "
+        "super()._training_step(runner)'"
+    )
+    runner, report = check_pair(outcome, (type(before), Report), must)
     maker = "_create_networks or _create_runner"
     check_same_arrays(runner.replace(info={}), before.replace(info={}), step, maker)
     shapes = {name: jnp.shape(x) for name, x in report.numbers.items() if jnp.ndim(x)}

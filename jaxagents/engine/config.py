@@ -11,7 +11,15 @@ from jaxagents.core.arrays import Seed, as_key
 from jaxagents.core.config import StaticConfig, checked, names
 from jaxagents.core.files import folder
 from jaxagents.core.hyperparameters import check_known_fields, field_names
-from jaxagents.core.numbers import OTHER_NAMES, by_own_names, counted, multiples_near, positive
+from jaxagents.core.numbers import (
+    OTHER_NAMES,
+    by_own_names,
+    check_divides,
+    check_multiple,
+    counted,
+    positive,
+)
+from jaxagents.envs.play import NAMES_OF_METRICS
 
 _OUTSIDE = {
     "checkpoint_dir": None,
@@ -139,6 +147,13 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
                 f"{type(self).__name__}: restore_agent=True needs a checkpoint_dir that it may go on "
                 "from, such as checkpoint_dir='runs/1'."
             )
+        named = [*self.final_info, *self.summed_info]
+        taken = [name for name in named if name in NAMES_OF_METRICS or named.count(name) > 1]
+        if taken:
+            raise ValueError(
+                f"final_info and summed_info name {taken}, which name another metric, or are named "
+                "twice: have the environment give it under another name."
+            )
 
     @property
     def steps_per_update(self) -> int:
@@ -193,13 +208,9 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
         Raises:
             ValueError: They cannot; the error names numbers that would do.
         """
+        what = f"the {n_devices} devices that share a training"
         for name in self.shared_out:
-            number = getattr(self, name)
-            if number % n_devices:
-                raise ValueError(
-                    f"{type(self).__name__}.{name} must be a multiple of the {n_devices} devices that "
-                    f"share a training, got {number}; {multiples_near(number, n_devices)}."
-                )
+            check_multiple(f"{type(self).__name__}.{name}", getattr(self, name), n_devices, what)
 
     def without_files(self) -> Self:
         """The same computation without anything that concerns files."""
@@ -209,11 +220,7 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
         """The same updates, without anything that concerns files, evaluations and how many they are."""
         return dataclasses.replace(self.without_files(), **_EVALUATED_ONCE)
 
-    def _check_divides(self, divisor: str, dividend: str) -> None:
-        small, large = getattr(self, divisor), getattr(self, dividend)
-        if large % small:
-            divisors = [n for n in range(1, large + 1) if large % n == 0]
-            raise ValueError(
-                f"{type(self).__name__}.{divisor} must divide {dividend}: {large} is not a multiple "
-                f"of {small}. Values of {divisor} that would: {', '.join(map(str, divisors))}."
-            )
+    def _check_groups(self, dividend: str) -> None:
+        """Raises unless the number of groups divides another field."""
+        name, total = f"{type(self).__name__}.n_groups", getattr(self, dividend)
+        check_divides(name, self.n_groups, total, dividend)

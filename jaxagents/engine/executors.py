@@ -14,7 +14,7 @@ from jaxagents.core import processes
 from jaxagents.core.arrays import RandomKey, as_int32, portable, rebuild_of
 from jaxagents.core.compilation import (
     Jitted,
-    compile_meanwhile,
+    compile_at_once,
     is_tracing,
     jit_in_place,
     nan_is_allowed,
@@ -54,21 +54,21 @@ class OnDevice(Generic[RunnerT]):
         return shapes
 
     def compile(self, rng: RandomKey, hyperparams: PyTree) -> None:
-        """Compiles `start`, and lowers `advance` meanwhile, which is compiled by its first call.
-
-        Updates and evaluations are traced first, so that mistakes in hooks are refused before anything
-        compiles.
-        """
+        """Compiles programs for their first calls; mistakes in hooks are refused before any compiles."""
         jitted = self._jitted
         with self._devices():
             start = jitted.start.trace(rng, hyperparams)
             fresh = self._placed(start.out_info)
             advance = jitted.advance.trace(fresh, np.int32(1), self._data)
+            programs = [advance, start]
             if self._program.evaluates and self.player is jitted:
                 runner = self._placed(advance.out_info[0].replace(info={}))
-                played = jax.eval_shape(jitted.play_point, runner)
-                self._program.report(advance.out_info[0], played)  # raises if a name is taken
-            compile_meanwhile(start.lower(), advance.lower)
+                play_point = jitted.play_point.trace(runner)
+                self._program.report(
+                    advance.out_info[0], play_point.out_info
+                )  # raises if a name is taken
+                programs.append(play_point)
+            compile_at_once(programs)
 
     @nan_is_allowed
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:

@@ -62,7 +62,7 @@ class OnHost(OnDevice[RunnerT]):
         step = HostRollout(
             runner.obs, action, log_prob, reward, runner.obs, flags, flags, runner.carry, info
         )
-        n_steps = self._program.config.rollout_length
+        n_steps = self._behaviour.config.rollout_length
         rollout = jax.tree.map(lambda x: jax.ShapeDtypeStruct((n_steps, *x.shape), x.dtype), step)
         storage = self._collection.storage
         if storage is None:
@@ -139,7 +139,7 @@ class OnHost(OnDevice[RunnerT]):
         step of this one. Any other agent learns from this rollout, once it is complete.
         """
         stores = self._collection.storage is not None
-        n_steps = self._program.config.rollout_length
+        n_steps = self._behaviour.config.rollout_length
         playing.report = Report({})
         act, meanwhile = self._jitted.act, playing.learn if stores else None
         rollout, rows = playing.collect(n_steps, act, meanwhile)

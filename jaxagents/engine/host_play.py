@@ -122,8 +122,8 @@ class HostPlayer:
 
     def play_point(self, runner: Any) -> Metrics:
         """The outcomes of the episodes of one evaluation point."""
-        program = self._program
-        acting, deterministic = self._behaviour._acting(runner), program.config.eval_deterministic
+        program, deterministic = self._program, self._behaviour.config.eval_deterministic
+        acting = self._behaviour._acting(runner)
         return self.play(program.eval_rng, acting, program.n_evals, deterministic)
 
     def play(

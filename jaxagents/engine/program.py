@@ -1,5 +1,6 @@
 """The pure part of an agent: a training as functions of a runner, with neither memory nor files."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -31,28 +32,26 @@ HyperparametersT = TypeVar("HyperparametersT", bound=Hyperparameters)
 RunnerT = TypeVar("RunnerT", bound=Any)
 
 
+@dataclasses.dataclass(frozen=True)
 class Program(Generic[HyperparametersT, RunnerT]):
     """A training as pure functions of a runner, made of an agent's hooks.
 
     Nothing is compiled here: an executor does so at its own door, on one device, on a mesh, vmapped
     over many members, or around environments that are stepped on the host.
     Programs of equal behaviour are equal.
+
+    Attributes:
+        behaviour: An agent without memory and files.
     """
 
-    def __init__(self, behaviour: "Behaviour[Any, HyperparametersT, RunnerT]") -> None:
-        """Calls nothing yet.
-
-        Args:
-            behaviour: An agent without memory and files.
-        """
-        self.behaviour = behaviour
-        self.config = behaviour.config
+    behaviour: "Behaviour[Any, HyperparametersT, RunnerT]"
 
     @property
     def n_evals(self) -> int:
         """Number of episodes of an evaluation point."""
         on_host = self.behaviour.episodes.env.on_host
-        return self.config.n_evals or (_DEFAULT_N_EVALS_ON_HOST if on_host else _DEFAULT_N_EVALS)
+        default = _DEFAULT_N_EVALS_ON_HOST if on_host else _DEFAULT_N_EVALS
+        return self.behaviour.config.n_evals or default
 
     @property
     def evaluates(self) -> bool:
@@ -62,7 +61,8 @@ class Program(Generic[HyperparametersT, RunnerT]):
     @property
     def eval_rng(self) -> Key[Array, ""]:
         """Random key of the episodes of evaluation points."""
-        return as_key(jax.random.key(0) if self.config.eval_rng is None else self.config.eval_rng)
+        rng = self.behaviour.config.eval_rng
+        return as_key(jax.random.key(0) if rng is None else rng)
 
     def with_data(self, data: PyTree) -> "Program[HyperparametersT, RunnerT]":
         """The same program, reading other data."""
@@ -135,9 +135,10 @@ class Program(Generic[HyperparametersT, RunnerT]):
         self, outcome: object, present: RunnerT, before: RunnerT
     ) -> tuple[RunnerT, Report]:
         """The outcome of an update, once checked, with one more update and the schedules that it had."""
-        runner, report = check_update(outcome, present, type(self.behaviour).__name__, self.config)
+        behaviour = self.behaviour
+        runner, report = check_update(outcome, present, type(behaviour).__name__, behaviour.config)
         runner = runner.replace(update_step=before.update_step + 1, info={})
-        return with_schedules_of(before, self.behaviour, runner), report
+        return with_schedules_of(before, behaviour, runner), report
 
     def train(
         self,
@@ -155,7 +156,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         else:
             first = self.behaviour._complete(runner)
             first = first if hyperparams is None else self.restart(first, hyperparams)
-        lengths = updates_between_points(n_steps, self.config.eval_frequency)
+        lengths = updates_between_points(n_steps, self.behaviour.config.eval_frequency)
 
         def to_next_point(
             runner: RunnerT, x: tuple[ArrayLike, ArrayLike]
@@ -181,7 +182,10 @@ class Program(Generic[HyperparametersT, RunnerT]):
         """The outcomes of the episodes of one evaluation point; empty if it plays none."""
         if not self.evaluates:
             return {}
-        acting, deterministic = self.behaviour._acting(runner), self.config.eval_deterministic
+        acting, deterministic = (
+            self.behaviour._acting(runner),
+            self.behaviour.config.eval_deterministic,
+        )
         moment = self.behaviour.moment(runner)
         return self.play(self.eval_rng, acting, self.n_evals, deterministic, moment)
 
@@ -285,12 +289,6 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
         return jax.vmap(act)(carry, obs, episodes)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Program) and self.behaviour == other.behaviour
-
-    def __hash__(self) -> int:
-        return hash((Program, self.behaviour))
-
 
 def collection_of(behaviour: "Behaviour") -> HostCollection:
     """How a behaviour that plays while it learns does so on the host."""
@@ -316,4 +314,4 @@ def with_schedules_of(
 
 def _float32_copy(hyperparams: PyTree) -> PyTree:
     """Hyperparameters as arrays that are not the user's own, which updates would use up."""
-    return jax.tree.map(lambda x: jnp.array(x, jnp.float32), hyperparams)
+    return jax.tree.map(functools.partial(jnp.array, dtype=jnp.float32), hyperparams)

@@ -31,7 +31,6 @@ from jaxagents.envs.spaces import (
     is_array,
     is_box,
     is_discrete,
-    map_spaces,
     parts,
 )
 
@@ -178,7 +177,7 @@ def _traced(
     except Exception as error:
         if type(error) is TypeError:  # JAX raises subclasses of it
             raise
-        mistakes = [_told(error, "traced"), *written_attributes(env, before)]
+        mistakes = [*_told(error, "traced").splitlines(), *written_attributes(env, before)]
         raise ValueError(_list_of(list(dict.fromkeys(mistakes)), name)) from error
     mistakes += written_attributes(env, before)
     if mistakes:
@@ -194,8 +193,8 @@ def _draw_of(episodes: Episodes, sample_action: Callable | None) -> _Draw:
             "There is no action_space to draw actions from: declare one, or give sample_action, such as "
             "lambda key: jax.random.uniform(key, (2,))."
         )
-    name = f"{episodes.env.wording.environment}.action_space"
-    map_spaces(lambda space: check_components(space, name), episodes.action_space)
+    name = episodes.env.wording.environment
+    check_components(episodes.action_space, f"{name}.action_space")
     return functools.partial(random_action, episodes)
 
 

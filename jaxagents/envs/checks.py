@@ -20,9 +20,9 @@ from jaxagents.core.arrays import (
     with_widths_of,
 )
 from jaxagents.core.observed import action_mask, actor_mask, network_input
-from jaxagents.envs.environment import Environment, Step, check_flag, check_info
+from jaxagents.envs.environment import Environment, Step, check_flag
 from jaxagents.envs.episodes import Episodes
-from jaxagents.envs.play import NAMES_OF_METRICS, random_action
+from jaxagents.envs.play import random_action
 from jaxagents.envs.spaces import Space, is_array, is_discrete, is_multi_discrete, map_spaces, parts
 
 _NEED_NUMBERS = (
@@ -34,19 +34,6 @@ _NOT_NUMERIC = tuple("OSUMm")
 """Kinds of NumPy dtypes that JAX has no arrays of."""
 
 # What agents check.
-
-
-def check_reset(env: Environment) -> None:
-    """Raises if an environment's reset cannot be compiled, or shows nothing.
-
-    Raises:
-        TypeError: It cannot be compiled.
-        ValueError: It does not return two values, writes to the environment, or has an empty array in
-            its observation.
-    """
-    obs, _ = traced_reset(env)
-    check_stateless(env)
-    _check_not_empty(obs, f"{env.wording.environment}.{env.wording.reset}")
 
 
 def check_environment(episodes: Episodes, action: PyTree) -> None:
@@ -72,27 +59,21 @@ def check_environment(episodes: Episodes, action: PyTree) -> None:
         )
     if mistakes:
         raise ValueError("\n".join(mistakes))
-    check_stateless(episodes.env)
     obs, _ = traced_reset(episodes.env)
     for doubt in doubts_about_dtypes(episodes.env, obs, exact=False):
         warnings.warn(doubt, stacklevel=2)
 
 
-def check_one_actor(env: Environment, name: str) -> None:
-    """Raises `ValueError` if an environment has several actors, and the named agent trains one."""
-    if env.n_actors is not None and env.n_actors > 1:
+def check_n_actors(env: Environment, agent: str, several: bool) -> None:
+    """Raises `ValueError` unless an environment has the actors that the named agent trains."""
+    name = env.wording.environment
+    if several and env.n_actors is None:
         raise ValueError(
-            f"{name} trains one actor, but {env.wording.environment} has {env.n_actors}. Use IPPO."
+            f"{agent} needs an environment of several actors, but {name} has no n_actors. Use PPO for "
+            "one actor."
         )
-
-
-def check_several_actors(env: Environment, name: str) -> None:
-    """Raises `ValueError` unless an environment has the axis of actors that the named agent needs."""
-    if env.n_actors is None:
-        raise ValueError(
-            f"{name} needs an environment of several actors, but {env.wording.environment} has no "
-            "n_actors. Use PPO for one actor."
-        )
+    if not several and (env.n_actors or 1) > 1:
+        raise ValueError(f"{agent} trains one actor, but {name} has {env.n_actors}. Use IPPO.")
 
 
 def check_numbers(episodes: Episodes, numbers: Mapping[str, PyTree]) -> None:
@@ -155,19 +136,15 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
         ]
     obs, next_obs = jax.eval_shape(in_32_bits, (obs, outcome.obs))
     next_state = jax.eval_shape(with_widths_of, state, outcome.state)
-    actors_shape, what = episodes.actors_shape, f"{name}.{step}"
+    what, info = f"{name}.{step}", outcome.info
+    names = (*episodes.info_names.final, *episodes.info_names.summed)
     checks: list[tuple] = [
-        (_check_not_empty, obs, f"{name}.{reset}"),
-        (check_info, outcome.info, what),
         (check_same_tree, obs, next_obs, f"{name}: the observation", reset, step),
         (check_same_tree, state, next_state, f"{name}: the state", reset, step),
         (check_flag, outcome.terminated, f"{what}: terminated"),
         (check_flag, outcome.truncated, f"{what}: truncated"),
-        (_check_reward, outcome.reward, actors_shape, f"{what}: reward"),
-        (_check_space, env.observation_space, obs, name, reset),
-        (check_action_mask, episodes),
-        (check_actor_mask, episodes),
-        (_check_info_names, episodes, outcome.info, what),
+        (check_size, outcome.reward, episodes.actors_shape, f"{what}: reward"),
+        (check_masks, episodes),
     ]
     mistakes = []
     for check, *args in checks:
@@ -175,6 +152,23 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
             check(*args)
         except ValueError as error:
             mistakes.append(str(error))
+    if any(jnp.issubdtype(x.dtype, jnp.complexfloating) for x in jax.tree.leaves(outcome.reward)):
+        found = shape_and_dtype(outcome.reward)
+        mistakes.append(f"{what}: reward must be a real number, got {found}.")
+    mistakes += [
+        f"{part}: observation_space has shape {tuple(declared.shape)} and dtype "
+        f"{jnp.dtype(declared.dtype)}, but {reset} returns {shape_and_dtype(found)}. Correct whichever "
+        "is wrong."
+        for part, declared, found in _with_declared(env.observation_space, obs, name)
+        if tuple(declared.shape) != found.shape
+    ]
+    if not isinstance(info, dict):
+        mistakes.append(f"{what}: info must be a dict, got {info!r}.")
+    elif not all(hasattr(info.get(entry), "dtype") for entry in names):
+        mistakes.append(
+            f"final_info and summed_info name {[*names]}, but the info of {what} has {sorted(info)}: "
+            "name those among them that are single arrays."
+        )
     return mistakes
 
 
@@ -194,61 +188,7 @@ def doubts_about_dtypes(env: Environment, obs: PyTree, exact: bool) -> list[str]
     return doubts
 
 
-# Outputs of a step.
-
-
-def check_names_are_free(episodes: Episodes) -> None:
-    """Raises `ValueError` if entries of the info are named as other metrics are, or twice."""
-    names = (*episodes.info_names.final, *episodes.info_names.summed)
-    taken = [name for name in names if name in NAMES_OF_METRICS or names.count(name) > 1]
-    if taken:
-        raise ValueError(
-            f"final_info and summed_info name {taken}, which name another metric, or are named twice: "
-            "have the environment give it under another name."
-        )
-
-
-def _check_info_names(episodes: Episodes, info: object, what: str) -> None:
-    info = info if isinstance(info, dict) else {}
-    names = (*episodes.info_names.final, *episodes.info_names.summed)
-    missing = [name for name in names if name not in info]
-    if missing:
-        raise ValueError(
-            f"final_info and summed_info name {missing}, but the info of {what} has {sorted(info)}."
-        )
-    check_names_are_free(episodes)
-    odd = [name for name in names if not hasattr(info[name], "dtype")]
-    if odd:
-        raise ValueError(f"Entries {odd} of the info of {what} are no single arrays.")
-
-
-def _check_reward(x: PyTree, shape: tuple[int, ...], what: str) -> None:
-    check_size(x, shape, what)
-    if jnp.issubdtype(getattr(x, "dtype", jnp.float32), jnp.complexfloating):
-        raise ValueError(f"{what} must be a real number, got {shape_and_dtype(x)}.")
-
-
 # Observations, and the spaces and masks that belong to them.
-
-
-def _check_not_empty(obs: PyTree, what: str) -> None:
-    leaves = jax.tree.leaves(network_input(obs))
-    if not leaves or not all(leaf.size for leaf in leaves):
-        raise ValueError(
-            f"{what} returns an observation with nothing in it, or with arrays of no numbers, got the "
-            f"shapes {jax.tree.map(lambda x: x.shape, obs)}: leave empty arrays out, and where nothing "
-            "is observed, give an array of one zero."
-        )
-
-
-def _check_space(space: Space, obs: PyTree, name: str, reset: str) -> None:
-    for part, declared, found in _with_declared(space, obs, name):
-        shape, dtype = tuple(declared.shape), jnp.dtype(declared.dtype)
-        if shape != found.shape:
-            raise ValueError(
-                f"{part}: observation_space has shape {shape} and dtype {dtype}, but {reset} returns "
-                f"{shape_and_dtype(found)}. Correct whichever is wrong."
-            )
 
 
 def _with_declared(
@@ -266,40 +206,43 @@ def _with_declared(
         yield name, space, obs
 
 
-def check_action_mask(episodes: Episodes) -> None:
-    """Raises `ValueError` unless a mask of actions in the observations has a flag for each action."""
-    obs, _ = jax.eval_shape(episodes.reset, jax.eval_shape(lambda: jax.random.key(0)))
-    mask, space = action_mask(obs), episodes.action_space
-    if mask is None or space is None:
-        return
-    name = episodes.env.wording.environment
-    expected = _mask_shapes(space, episodes.actors_shape)
-    if not jax.tree.leaves(expected):
-        raise ValueError(
-            f"{name} has a mask of actions, which only discrete actions can have, but its action_space "
-            f"is {space!r}. Name the entry of the observation otherwise if it is something else."
-        )
-    are_flags = all(not jnp.issubdtype(x.dtype, jnp.inexact) for x in jax.tree.leaves(mask))
-    if not (are_flags and _fits(mask, expected)):
-        raise ValueError(
-            f"{name}: the mask of actions must be boolean and have shape {expected}, an "
-            f"entry for each action, got {jax.tree.map(shape_and_dtype, mask)}."
-        )
+def check_masks(episodes: Episodes) -> None:
+    """Raises unless masks in the observations have a flag for each action, or for each actor.
 
+    Args:
+        episodes: The environment.
 
-def check_actor_mask(episodes: Episodes) -> None:
-    """Raises `ValueError` unless a mask of actors in the observations has a flag for each actor."""
+    Raises:
+        ValueError: They have not, or actions are not discrete, or there is a single actor.
+    """
     obs, _ = jax.eval_shape(episodes.reset, jax.eval_shape(lambda: jax.random.key(0)))
-    mask, shape = actor_mask(obs), episodes.actors_shape
-    if mask is None:
-        return
-    name = episodes.env.wording.environment
-    if not shape:
+    name, space, shape = (
+        episodes.env.wording.environment,
+        episodes.action_space,
+        episodes.actors_shape,
+    )
+    otherwise = "Name the entry of the observation otherwise if it is something else."
+    mask = action_mask(obs)
+    if mask is not None and space is not None:
+        expected = _mask_shapes(space, shape)
+        if not jax.tree.leaves(expected):
+            raise ValueError(
+                f"{name} has a mask of actions, which only discrete actions can have, but its "
+                f"action_space is {space!r}. {otherwise}"
+            )
+        are_flags = all(not jnp.issubdtype(x.dtype, jnp.inexact) for x in jax.tree.leaves(mask))
+        if not (are_flags and _fits(mask, expected)):
+            raise ValueError(
+                f"{name}: the mask of actions must be boolean and have shape {expected}, an entry for "
+                f"each action, got {jax.tree.map(shape_and_dtype, mask)}."
+            )
+    mask = actor_mask(obs)
+    if mask is not None and not shape:
         raise ValueError(
-            f"{name} has a mask of actors, but a single actor: episodes end when that leaves. Name the "
-            "entry of the observation otherwise if it is something else."
+            f"{name} has a mask of actors, but a single actor: episodes end when that leaves. "
+            f"{otherwise}"
         )
-    if not hasattr(mask, "dtype") or mask.shape != shape or mask.dtype != bool:
+    if mask is not None and (getattr(mask, "shape", None) != shape or mask.dtype != bool):
         raise ValueError(
             f"{name}: the mask of actors must be boolean and have shape {shape}, a flag for each actor, "
             f"got {jax.tree.map(shape_and_dtype, mask)}."
@@ -338,7 +281,8 @@ def traced_reset(env: Environment) -> tuple[PyTree, PyTree]:
 
     Raises:
         TypeError: It cannot be compiled.
-        ValueError: It does not return two values.
+        ValueError: It does not return two values, has an empty array in its observation, or writes to
+            the environment, or to one inside of it.
     """
     what = f"{env.wording.environment}.{env.wording.reset}"
     is_pair = False
@@ -349,13 +293,21 @@ def traced_reset(env: Environment) -> tuple[PyTree, PyTree]:
         is_pair = isinstance(first, tuple | list) and len(first) == len(("obs", "state"))
         return dict(zip(("obs", "state"), first, strict=True)) if is_pair else first
 
-    first = _traced(reset, what)
+    first = _traced(env, reset, what)
     if not is_pair:
         raise ValueError(
             f"{what} must return two values (obs, state), got "
             f"{jax.tree.map(shape_and_dtype, first)}."
         )
-    return first["obs"], first["state"]
+    obs, state = first["obs"], first["state"]
+    seen = jax.tree.leaves(network_input(obs))
+    if not seen or not all(leaf.size for leaf in seen):
+        raise ValueError(
+            f"{what} returns an observation with nothing in it, or with arrays of no numbers, got the "
+            f"shapes {jax.tree.map(lambda x: x.shape, obs)}: leave empty arrays out, and where nothing "
+            "is observed, give an array of one zero."
+        )
+    return obs, state
 
 
 def traced_step(env: Environment, action: PyTree) -> tuple[PyTree, PyTree, PyTree]:
@@ -365,10 +317,10 @@ def traced_step(env: Environment, action: PyTree) -> tuple[PyTree, PyTree, PyTre
     """
     obs, state = traced_reset(env)
     what = f"{env.wording.environment}.{env.wording.step}"
-    return obs, state, _traced(env.step, what, state, action)
+    return obs, state, _traced(env, env.step, what, state, action)
 
 
-def _traced(method: Callable, what: str, *args: PyTree) -> PyTree:
+def _traced(env: Environment, method: Callable, what: str, *args: PyTree) -> PyTree:
     """The shapes that a method returns, given a random key and more."""
 
     def call(*args: PyTree) -> PyTree:
@@ -386,7 +338,7 @@ def _traced(method: Callable, what: str, *args: PyTree) -> PyTree:
         return outcome
 
     try:
-        return jax.eval_shape(call, jax.eval_shape(lambda: jax.random.key(0)), *args)
+        outcome = jax.eval_shape(call, jax.eval_shape(lambda: jax.random.key(0)), *args)
     except _NEED_NUMBERS as error:
         raise TypeError(
             f"{what} is not written in JAX: while it is compiled its arrays hold no numbers yet, so "
@@ -394,10 +346,6 @@ def _traced(method: Callable, what: str, *args: PyTree) -> PyTree:
             "as jnp.where(condition, a, b) for if. An environment that cannot be rewritten is stepped "
             "on the host: give it the interface of Gymnasium."
         ) from error
-
-
-def check_stateless(env: Environment) -> None:
-    """Raises `ValueError` if a traced reset or step has written to an environment, or to one inside."""
     inside: Any = env
     while inside is not None:
         attributes = getattr(inside, "__dict__", {})
@@ -405,6 +353,7 @@ def check_stateless(env: Environment) -> None:
         if written:
             raise ValueError("\n".join(written))
         inside = attributes.get("env")
+    return outcome
 
 
 def written_attributes(env: Any, before: Mapping[str, Any]) -> list[str]:

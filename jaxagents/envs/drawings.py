@@ -170,7 +170,13 @@ def check_can_film(env: Environment, path: str | os.PathLike | None, fps: float 
         FileNotFoundError: Its folder does not exist.
         ImportError: imageio or imageio-ffmpeg is not installed.
     """
-    env.check_draws()
+    if not env.can_draw:
+        raise NotImplementedError(
+            f"{env.name} does not draw: an environment of your own needs a method render(state), or "
+            "render(state, params) beside reset_env and step_env. Environments of Gymnasium and "
+            'PettingZoo need the render mode "rgb_array", and to be made by their name, or by a '
+            "function that sets it."
+        )
     if path is not None:
         check_film(path, fps)
 

@@ -215,20 +215,6 @@ class Environment(abc.ABC):
         """Whether `render` draws states."""
         return type(self).render is not Environment.render
 
-    def check_draws(self) -> None:
-        """Raises if it does not draw.
-
-        Raises:
-            NotImplementedError: It does not.
-        """
-        if not self.can_draw:
-            raise NotImplementedError(
-                f"{self.name} does not draw: an environment of your own needs a method render(state), "
-                "or render(state, params) beside reset_env and step_env. Environments of Gymnasium and "
-                'PettingZoo need the render mode "rgb_array", and to be made by their name, or by a '
-                "function that sets it."
-            )
-
     @property
     def name(self) -> str:
         """The name shown, and stored with checkpoints: the class's name unless overridden."""
@@ -247,9 +233,3 @@ def check_flag(x: PyTree, what: str) -> None:
         raise ValueError(
             f"{what} must be a boolean, got {shape_and_dtype(x)}: give one, such as done > 0.5."
         )
-
-
-def check_info(info: object, what: str) -> None:
-    """Raises `ValueError` unless the info of a step is a dict."""
-    if not isinstance(info, dict):
-        raise ValueError(f"{what}: info must be a dict, got {info!r}.")

@@ -17,8 +17,7 @@ from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import (
     Space,
     box_bounds,
-    check_is_space,
-    check_observed,
+    check_declared,
     is_box,
     is_discrete,
     map_spaces,
@@ -113,6 +112,7 @@ class Episodes:
         action_space: The environment's space of actions, `None` if it declares none.
         observation_space: The environment's space of observations, without masks of actions; `None` if
             it declares none.
+        n_categories: Number of values of an observation that is a single integer; `None` of any other.
     """
 
     def __init__(
@@ -139,9 +139,7 @@ class Episodes:
             ValueError: Its limit is not positive, or its integers do not start at 0.
         """
         name = env.wording.environment
-        check_is_space(env.action_space, f"{name}.action_space")
-        check_is_space(env.observation_space, f"{name}.observation_space")
-        check_observed(env.observation_space, f"{name}.observation_space")
+        check_declared(env.action_space, env.observation_space, name)
         self.env = env
         self.shows_critic_state = shows_critic_state
         self.terminate_at_limits = terminate_at_limits
@@ -152,13 +150,8 @@ class Episodes:
         self.actors_shape = actors_shape
         self.action_space = env.action_space
         self._action_structure = jax.tree.structure(map_spaces(lambda space: 0, env.action_space))
-        self.observation_space = network_space(env.observation_space)
-
-    @property
-    def n_categories(self) -> int | None:
-        """Number of values of an observation that is a single integer; `None` of any other."""
-        space = self.observation_space
-        return int(space.n) if is_discrete(space) else None
+        self.observation_space = space = network_space(env.observation_space)
+        self.n_categories = int(space.n) if is_discrete(space) else None
 
     def at_update(self, update_step: ArrayLike, params: Mapping[str, ArrayLike]) -> "Episodes":
         """The episodes as they are played at an update; see `Environment.at_update`."""

@@ -115,6 +115,14 @@ def parts(space: Space) -> dict[Any, Any] | None:
     return dict(spaces.items() if isinstance(spaces, Mapping) else enumerate(spaces))
 
 
+def leaves(space: Space) -> list[Space]:
+    """The parts of a space that have no parts: the space itself, if it has none."""
+    children = parts(space)
+    if children is None:
+        return [space]
+    return [leaf for child in children.values() for leaf in leaves(child)]
+
+
 def map_spaces(function: Callable[..., Any], space: Space, *trees: PyTree) -> PyTree:
     """Calls a function with each part of a space, or with the space itself if it has no parts.
 
@@ -222,34 +230,41 @@ def _sample_part(space: Space, key: Key[Array, ""], mask: PyTree) -> Array:
     return jnp.where(bounded, within, normal)
 
 
-def check_is_space(space: Any, what: str) -> None:
-    """Raises if a class, a method or a number is declared as a space.
+def check_declared(action_space: Any, observation_space: Any, env: str) -> None:
+    """Raises if an environment declares something else than spaces, or observed integers start late.
 
     Args:
-        space: The declared value.
-        what: Its name, for the message.
+        action_space: The declared space of actions.
+        observation_space: The declared space of observations, whose integers networks see as one-hot.
+        env: Name of the environment.
 
     Raises:
-        TypeError: It is.
+        TypeError: A class, a method or a number is declared as a space.
+        ValueError: Observed integers do not start at 0.
     """
-    if isinstance(space, type):
-        raise TypeError(
-            f"{what} is the class {space.__name__}: make a space of it, such as Discrete(4)."
-        )
-    if inspect.isroutine(space):
-        raise TypeError(
-            f"{what} is a method, but must be a space: write @property above it, or make it an "
-            f"attribute, such as {what.rpartition('.')[2]} = Discrete(4)."
-        )
-    if isinstance(space, numbers.Number):
-        raise TypeError(
-            f"{what} is {space!r}, which is no space: declare one, such as Discrete({space}) of "
-            "jaxagents.envs.spaces."
-        )
+    declared = {"action_space": action_space, "observation_space": observation_space}
+    for name, space in declared.items():
+        what = f"{env}.{name}"
+        if isinstance(space, type):
+            raise TypeError(
+                f"{what} is the class {space.__name__}: make a space of it, such as Discrete(4)."
+            )
+        if inspect.isroutine(space):
+            raise TypeError(
+                f"{what} is a method, but must be a space: write @property above it, or make it an "
+                f"attribute, such as {name} = Discrete(4)."
+            )
+        if isinstance(space, numbers.Number):
+            raise TypeError(
+                f"{what} is {space!r}, which is no space: declare one, such as Discrete({space}) of "
+                "jaxagents.envs.spaces."
+            )
+    remedy = "leave out start, and subtract it from the observations"
+    check_starts_at_0(observation_space, f"{env}.observation_space", remedy)
 
 
 def check_components(space: Space, what: str) -> None:
-    """Raises if agents cannot act in a space that has no parts.
+    """Raises if agents cannot act in a space.
 
     Args:
         space: The space.
@@ -259,40 +274,32 @@ def check_components(space: Space, what: str) -> None:
         ValueError: Integers do not start at 0, or have several axes, or a component of a box has a
             single value or none.
     """
-    if is_multi_discrete(space) and np.ndim(space.nvec) != 1:
-        raise ValueError(
-            f"{what} must hold vectors, so that nvec has one axis, got {space!r}: flatten it, and "
-            "reshape the actions in the step."
-        )
-    if is_discrete(space) or is_multi_discrete(space):
-        _check_starts_at_0(space, what, "add it to the actions in the step")
-    if is_box(space) and not np.less(*box_bounds(space)).all():
-        raise ValueError(
-            f"{what} must have low below high in every component, got {space!r}: leave out those "
-            "that cannot vary."
-        )
+    check_starts_at_0(space, what, "leave out start, and add it to the actions in the step")
+    for part in leaves(space):
+        if is_multi_discrete(part) and np.ndim(part.nvec) != 1:
+            raise ValueError(
+                f"{what} must hold vectors, so that nvec has one axis, got {part!r}: flatten it, and "
+                "reshape the actions in the step."
+            )
+        if is_box(part) and not np.less(*box_bounds(part)).all():
+            raise ValueError(
+                f"{what} must have low below high in every component, got {part!r}: leave out those "
+                "that cannot vary."
+            )
 
 
-def check_observed(space: Space, what: str) -> None:
-    """Raises if observed integers do not start at 0, as one-hot vectors do.
+def check_starts_at_0(space: Space, what: str, remedy: str) -> None:
+    """Raises if integers of a space start at another number.
 
     Args:
-        space: The space of observations.
+        space: The space.
         what: Its name, for the message.
+        remedy: The way to have them start at 0, for the message.
 
     Raises:
-        ValueError: They do not.
+        ValueError: They do.
     """
-
-    def check(part: Space) -> None:
-        if is_discrete(part):
-            _check_starts_at_0(part, what, "subtract it from the observations")
-
-    map_spaces(check, space)
-
-
-def _check_starts_at_0(space: Space, what: str, remedy: str) -> None:
-    if np.any(getattr(space, "start", 0)):
-        raise ValueError(
-            f"{what} must hold integers that start at 0, got {space!r}: leave out start, and {remedy}."
-        )
+    for part in leaves(space):
+        is_integer = is_discrete(part) or is_multi_discrete(part)
+        if is_integer and np.any(getattr(part, "start", 0)):
+            raise ValueError(f"{what} must hold integers that start at 0, got {part!r}: {remedy}.")

@@ -23,7 +23,7 @@ from jaxagents.envs.spaces import (
     Composite,
     Space,
     box_bounds,
-    check_observed,
+    check_declared,
     is_box,
     is_discrete,
     network_space,
@@ -70,8 +70,8 @@ class Wrapper(Environment):
                 "the host: put one of gymnasium.wrappers around it instead, such as "
                 "FrameStackObservation, before an agent takes it."
             )
-        name = self.env.wording.environment
-        check_observed(self.env.observation_space, f"{name}.observation_space")
+        declared = self.env.action_space, self.env.observation_space
+        check_declared(*declared, self.env.wording.environment)
         self.n_actors = self.env.n_actors
         self.action_space = self.env.action_space
         self.max_steps = self.env.max_steps

@@ -141,7 +141,16 @@ class ExportedPolicy:
         arrays = jax.tree_util.tree_map_with_path(convert, observation, is_leaf=is_list)
         named = leaves_by_name(arrays)
         if self._entries and "" not in named:
-            _check_entries(list(named), self._entries)
+            missing = [name for name in self._entries if name not in named]
+            others = [name for name in named if name not in self._entries]
+            unknown = [name for name in others if name.split("/")[0] != CRITIC_STATE]
+            if missing or unknown:  # but for what critics alone see
+                faults = {"are missing": missing, "are unknown": unknown}
+                found = " and ".join(f"{names} {what}" for what, names in faults.items() if names)
+                raise ValueError(
+                    f"This policy takes an observation with the entries {self._entries}, but of this "
+                    f"one {found}."
+                )
             return [_as_array(named[entry]) for entry in self._entries]
         return [_as_array(leaf) for leaf in named.values()]
 
@@ -231,19 +240,6 @@ def _programs_of(
             f"{metadata.get('jax')} has written ({type(error).__name__}: {error}): the file is damaged, "
             "or the two are too far apart. Export the policy again, from a checkpoint."
         ) from error
-
-
-def _check_entries(given: list[str], expected: list[str]) -> None:
-    """Raises unless an observation has the entries that a policy takes, and others for critics alone."""
-    missing = [name for name in expected if name not in given]
-    others = [name for name in given if name not in expected]
-    unknown = [name for name in others if name.split("/")[0] != CRITIC_STATE]
-    if missing or unknown:
-        faults = {"are missing": missing, "are unknown": unknown}
-        found = " and ".join(f"{names} {what}" for what, names in faults.items() if names)
-        raise ValueError(
-            f"This policy takes an observation with the entries {expected}, but of this one {found}."
-        )
 
 
 def _compiled(call: Program) -> Program:

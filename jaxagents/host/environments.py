@@ -11,7 +11,7 @@ from jaxtyping import PyTree
 
 from jaxagents.data.replay_buffer import ENVIRONMENTS
 from jaxagents.envs.on_host.arrays import (
-    check_starts_at_0,
+    check_action_space,
     example_action,
     example_observation,
 )
@@ -40,10 +40,10 @@ def rescale_actions(env: EnvT) -> EnvT:
             f"gymnasium.make_vec does, got {type(env).__name__}."
         )
     _, space = spaces_of_one(env)
+    check_action_space(space)
     if isinstance(space, spaces.Discrete):
-        check_starts_at_0(space)
         return env
-    if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
+    if not isinstance(space, spaces.Box):
         raise ValueError(f"Actions must be Discrete, or a Box of floats, got {space}.")
     if not space.is_bounded():
         raise ValueError(

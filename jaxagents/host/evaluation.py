@@ -16,6 +16,7 @@ from jaxagents.core.arrays import RandomKey, as_key
 from jaxagents.core.files import check_film, film
 from jaxagents.core.numbers import positive
 from jaxagents.data import Dataset
+from jaxagents.data.rows import in_dicts
 from jaxagents.envs.on_host.vectors import start_of, step_of
 
 _DEFAULT_FPS = 30
@@ -109,18 +110,16 @@ def concatenate_trajectories(
         seed: Seed of the dataset's sampling.
 
     Returns:
-        The dataset, whose rows are in the order of the episodes.
+        The dataset, whose rows are in the order of the episodes. Tuples, as of a `Tuple` space, become
+            dicts with the keys `"0"`, `"1"`, and so on.
 
     Raises:
-        TypeError: They hold tuples, such as observations of a `Tuple` space.
         ValueError: There are no trajectories.
     """
     if not trajectories:
         raise ValueError("There are no trajectories.")
-    for trajectory in trajectories:
-        for key, value in trajectory.items():
-            _check_arrays(key, value)
-    return Dataset(jax.tree.map(lambda *arrays: np.concatenate(arrays), *trajectories), seed)
+    joined = jax.tree.map(lambda *arrays: np.concatenate(arrays), *trajectories)
+    return Dataset({key: in_dicts(value) for key, value in joined.items()}, seed)
 
 
 def record_video(
@@ -291,18 +290,6 @@ def _trajectory(steps: _Step) -> dict[str, PyTree]:
         "masks": 1.0 - np.asarray(steps.terminated, np.float32),
         "ends": steps.terminated | steps.truncated,
     }
-
-
-def _check_arrays(name: str, value: PyTree) -> None:
-    """Raises unless this is an array, or a dict of arrays that may be nested."""
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            _check_arrays(f"{name}/{key}", part)
-    elif isinstance(value, tuple):
-        raise TypeError(
-            f"{name!r} must be an array, or a dict of them, got a tuple: change the environment with "
-            "gymnasium.wrappers.TransformObservation or TransformAction, so that it has no Tuple space."
-        )
 
 
 def _stack(trees: Sequence[PyTree]) -> PyTree:

@@ -10,65 +10,62 @@ from jaxtyping import Array, Float, PyTree
 
 from jaxagents.core.arrays import atleast_nd, is_traced
 from jaxagents.core.observed import observation_of
+from jaxagents.data.rows import check_has
 
 OPTIONAL_KEYS = ("discounts", "weights")
 """The keys that a batch may have besides those that its learner needs."""
 _NUMBERS = ("rewards", "masks", *OPTIONAL_KEYS)
 
 
-def check_example_actions(actions: ArrayLike, is_discrete: bool, n_actions: int | None) -> None:
-    """Raises if an example of actions is of the wrong kind.
+def check_example(
+    observations: PyTree,
+    actions: ArrayLike,
+    is_discrete: bool,
+    n_actions: int | None,
+    needs_vectors: bool,
+) -> None:
+    """Raises if a learner cannot be made for an example.
 
     Args:
-        actions: One action or a batch of them.
+        observations: One observation or a batch of them, as networks see them.
+        actions: One action or as many as there are observations.
         is_discrete: Whether the learner takes discrete actions.
         n_actions: Number of discrete actions, if it is known.
+        needs_vectors: Whether observations must be vectors, as nothing encodes them.
 
     Raises:
         TypeError: The actions are of the wrong kind.
-        ValueError: Continuous actions have no components, or discrete ones are out of range.
+        ValueError: Continuous actions have no components, discrete ones are out of range, or there is
+            not one vector of observations for each action.
     """
     dtype, kind = jnp.result_type(actions), jnp.integer if is_discrete else jnp.floating
     if not jnp.issubdtype(dtype, kind):
         raise TypeError(
             f"The learner takes {kind.__name__} actions, got an example of type {dtype}."
         )
-    if not is_discrete and jnp.ndim(actions) == 0:
+    shape = jnp.shape(actions)
+    if not is_discrete and not shape:
         raise ValueError(
             "The learner takes actions with a last axis of components, got a scalar: an environment's "
             "action has shape (action_dim,)."
         )
     if is_discrete and n_actions is not None and not is_traced(actions):
-        found = np.asarray(actions)
-        if not np.all((found >= 0) & (found < n_actions)):
+        given = np.asarray(actions)
+        if not np.all((given >= 0) & (given < n_actions)):
             raise ValueError(
                 f"Actions must lie in 0..{n_actions - 1} with n_actions={n_actions}, got "
-                f"{found.min()} to {found.max()}."
+                f"{given.min()} to {given.max()}."
             )
-
-
-def check_example_vectors(observations: PyTree, actions: ArrayLike, is_discrete: bool) -> None:
-    """Raises unless there is one vector of observations for each action.
-
-    Args:
-        observations: One observation or a batch of them.
-        actions: As many actions.
-        is_discrete: Whether the actions are discrete.
-
-    Raises:
-        ValueError: The observations are not vectors, or not as many as the actions.
-    """
-    shape = jnp.shape(actions)
-    lead = shape if is_discrete else shape[:-1]
-    found = jax.tree.map(jnp.shape, observations)
-    if isinstance(found, tuple) and len(found) == len(lead) + 1 and found[:-1] == lead:
-        return
-    has_fewer_axes = isinstance(found, tuple) and 0 < len(found) <= len(lead)
-    raise ValueError(
-        "Without an encoder there must be one vector of observations for each action, got observations "
-        f"of shape {found} and actions of shape {shape}. "
-        + (_FLATTEN if has_fewer_axes and not is_discrete else _encoder_for(observations))
-    )
+    lead, found = shape if is_discrete else shape[:-1], jax.tree.map(jnp.shape, observations)
+    is_array = isinstance(found, tuple) and not isinstance(observations, tuple)
+    are_vectors = is_array and len(found) == len(lead) + 1 and found[:-1] == lead
+    if needs_vectors and not are_vectors:
+        has_fewer_axes = is_array and 0 < len(found) <= len(lead)
+        raise ValueError(
+            "Without an encoder there must be one vector of observations for each action, got "
+            f"observations of shape {found} and actions of shape {shape}. "
+            + (_FLATTEN if has_fewer_axes and not is_discrete else _encoder_for(observations))
+        )
 
 
 _FLATTEN = "An action must be a vector too: flatten actions of several axes."
@@ -112,21 +109,18 @@ def check_batch(
     lists = [key for key in ("actions", *_NUMBERS) if isinstance(batch.get(key), list | tuple)]
     if lists:
         raise TypeError(f"{lists[0]!r} must be an array, got a list: give np.array(...).")
-    missing = [key for key in keys if key not in batch]
-    if missing:
-        raise KeyError(
-            f"The learner learns from {list(keys)}, but the batch lacks {missing}; it has "
-            f"{sorted(batch)}."
-        )
+    check_has("The learner learns from", keys, batch, "the batch")
     dtype = jnp.result_type(batch["actions"])
     if is_discrete and not jnp.issubdtype(dtype, jnp.integer):
         raise TypeError(f"'actions' must be integers, got an array of type {dtype}.")
-    numbers = (*_NUMBERS, "actions") if is_discrete else _NUMBERS
-    for key in numbers:
-        if key in batch:
-            _check_axes(key, batch[key], axes)
-    if not is_discrete:
-        _check_axes("actions", batch["actions"], [*axes, "action"])
+    for key in (*_NUMBERS, "actions"):
+        is_vector = key == "actions" and not is_discrete
+        own = [*axes, "action"] if is_vector else axes
+        if key in batch and jnp.ndim(batch[key]) != len(own):
+            raise ValueError(
+                f"{key!r} must have one {'vector' if is_vector else 'number'} for each sample, shape "
+                f"({', '.join(own)}), got shape {jnp.shape(batch[key])}."
+            )
     shape = jnp.shape(batch["actions"])
     lead = shape[: len(axes)]
     if 0 in lead:
@@ -139,25 +133,12 @@ def check_batch(
                     f"({', '.join(axes)}) must be the same."
                 )
     if "next_observations" in keys:
-        _check_same_shapes(batch["observations"], batch["next_observations"])
-
-
-def _check_axes(key: str, array: ArrayLike, axes: Sequence[str]) -> None:
-    if jnp.ndim(array) != len(axes):
-        what = "vector" if axes[-1] == "action" else "number"
-        raise ValueError(
-            f"{key!r} must have one {what} for each sample, shape ({', '.join(axes)}), got shape "
-            f"{jnp.shape(array)}."
-        )
-
-
-def _check_same_shapes(observations: PyTree, successors: PyTree) -> None:
-    seen = observation_of(observations), observation_of(successors)
-    shapes, next_shapes = (jax.tree.map(jnp.shape, tree) for tree in seen)
-    if shapes != next_shapes:
-        raise ValueError(
-            f"'next_observations' must be shaped as 'observations', {shapes}, got {next_shapes}."
-        )
+        keys = "observations", "next_observations"
+        shapes, after = (jax.tree.map(jnp.shape, observation_of(batch[key])) for key in keys)
+        if shapes != after:
+            raise ValueError(
+                f"'next_observations' must be shaped as 'observations', {shapes}, got {after}."
+            )
 
 
 def check_targets(

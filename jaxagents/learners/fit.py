@@ -53,22 +53,8 @@ class Fit(NamedTuple):
     inputs: tuple[Any, ...]
     n_epochs: int
     kl_threshold: Traced | None = None
-    prepare: Callable[..., tuple] = lambda of_samples, *inputs: inputs
+    prepare: Callable[..., tuple] = lambda for_each_sample, *inputs: inputs
     name: str = "The loss of a fit"
-
-
-class Minibatch(NamedTuple):
-    """A minibatch and its losses, as shapes.
-
-    Attributes:
-        samples: The inputs of the loss.
-        losses: One loss for each sample, or a single one.
-        info: Arrays that describe the samples.
-    """
-
-    samples: PyTree
-    losses: PyTree
-    info: Info
 
 
 class Fitted(NamedTuple):
@@ -111,27 +97,36 @@ def fit(
         TypeError: A network has a `kl_threshold`, but its loss reports no `kl`.
     """
     n_devices = 1 if replicated else sharding.n_devices()
-    examples, prepared, fitted = _examples(fits, n_minibatches, share), [], []
-    for fit, example in zip(fits, examples, strict=True):
-        if fit.kl_threshold is not None and "kl" not in example.info:
+    n_steps, n_envs, *_ = jax.tree.leaves(fits[0].inputs)[0].shape
+    size = n_steps * n_envs // n_minibatches
+
+    def example(trainings: list[TrainState], inputs: list[PyTree]) -> tuple[list, list]:
+        elements = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:size], inputs)
+        samples = [fit.prepare(False, *taken) for fit, taken in zip(fits, elements, strict=True)]
+        return samples, _losses(fits, trainings, samples, share)
+
+    trainings, inputs = [fit.training for fit in fits], [fit.inputs for fit in fits]
+    samples, outputs = jax.eval_shape(example, trainings, inputs)
+    prepared, fitted = [], []
+    for fit, (losses, info) in zip(fits, outputs, strict=True):
+        if fit.kl_threshold is not None and "kl" not in info:
             raise TypeError(
                 f"{fit.name} must report 'kl', since a threshold stops its epochs by it, but reports "
-                f"{sorted(example.info)}: give its dict an entry 'kl': ops.approximate_kl(log_prob, "
+                f"{sorted(info)}: give its dict an entry 'kl': ops.approximate_kl(log_prob, "
                 "log_prob_old), or set no threshold, such as by a _kl_threshold that returns None."
             )
         zero = jnp.zeros((), jnp.float32)
-        fitted.append(Fitted(fit.training, dict.fromkeys((*example.info, *OF_EVERY_FIT), zero)))
-        prepare = functools.partial(fit.prepare, example.losses.ndim > 0)
-        prepared.append(fit._replace(prepare=prepare))
-    n_steps, n_envs, *_ = jax.tree.leaves(fits[0].inputs)[0].shape
-    is_small = n_steps * n_envs // n_minibatches <= _LARGEST_SHARED_MINIBATCH
-    in_one_loop = is_small or share is not None or _n_parts(examples, n_devices) > 1
+        fitted.append(Fitted(fit.training, dict.fromkeys((*info, *OF_EVERY_FIT), zero)))
+        prepared.append(fit._replace(prepare=functools.partial(fit.prepare, losses.ndim > 0)))
+    is_small = size <= _LARGEST_SHARED_MINIBATCH
+    in_one_loop = is_small or share is not None or _n_parts(samples, outputs, n_devices) > 1
     seeds, numbers = jax.random.key_data(rngs)[..., :2], range(len(fits))
     for of_loop in [numbers] if in_one_loop else [[i] for i in numbers]:
         first = 0
         for last in sorted({fits[i].n_epochs for i in of_loop}):
             learning = [i for i in of_loop if fits[i].n_epochs >= last]
-            n_parts = _n_parts([examples[i] for i in learning], n_devices)
+            of_these = [samples[i] for i in learning], [outputs[i] for i in learning]
+            n_parts = _n_parts(*of_these, n_devices)
             sizes = n_minibatches, n_parts, n_devices
             epoch = functools.partial(_epoch, [prepared[i] for i in learning], seeds, *sizes, share)
             after = jax.lax.fori_loop(first, last, epoch, [fitted[i] for i in learning])
@@ -239,20 +234,6 @@ def gradients(
     return sharding.mean_over_devices(mean_of_parts, samples)
 
 
-def _examples(fits: Sequence[Fit], n_minibatches: int, share: Share | None) -> list[Minibatch]:
-    """The shapes of a minibatch and of its losses, as inputs are before what needs losses of samples."""
-
-    def of_minibatch(trainings: list[TrainState], inputs: list[PyTree]) -> list[Minibatch]:
-        n_steps, n_envs, *_ = jax.tree.leaves(inputs)[0].shape
-        size = n_steps * n_envs // n_minibatches
-        elements = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:size], inputs)
-        samples = [fit.prepare(False, *taken) for fit, taken in zip(fits, elements, strict=True)]
-        outputs = zip(samples, _losses(fits, trainings, samples, share), strict=True)
-        return [Minibatch(given, *output) for given, output in outputs]
-
-    return jax.eval_shape(of_minibatch, [x.training for x in fits], [x.inputs for x in fits])
-
-
 def _losses(
     fits: Sequence[Fit], trainings: list[TrainState], samples: list[PyTree], share: Share | None
 ) -> list[tuple[Array, Info]]:
@@ -262,13 +243,21 @@ def _losses(
     return [fit.loss_fn(training, *inputs) for fit, training, inputs in networks]
 
 
-def _n_parts(examples: Sequence[Minibatch], n_devices: int) -> int:
+def _n_parts(samples: list[PyTree], outputs: list[PyTree], n_devices: int) -> int:
     """Number of equal parts in which a device computes the gradients of a minibatch.
 
     They are not much smaller than they may be; losses of whole minibatches are computed in one.
+
+    Args:
+        samples: The inputs of losses, as shapes.
+        outputs: The losses and what describes them, as shapes.
+        n_devices: Number of devices that share the samples.
+
+    Returns:
+        The number.
     """
-    sizes = {len(x) for x in jax.tree.leaves([example.samples for example in examples])}
-    if len(sizes) > 1 or any(not example.losses.ndim for example in examples):
+    sizes = set(map(len, jax.tree.leaves(samples)))
+    if len(sizes) > 1 or not all(losses.ndim for losses, _ in outputs):
         return 1
     size = sizes.pop() // n_devices
     fewest = fewest_parts(size)

@@ -18,8 +18,7 @@ from jaxagents import ops
 from jaxagents.core import numbers
 from jaxagents.core.arrays import as_key, without_weak_types
 from jaxagents.core.compilation import Jitted, jit_by_structure
-from jaxagents.core.describe import name_of
-from jaxagents.core.hook_names import check_hook_arguments, check_hook_names
+from jaxagents.core.hook_names import check_hook_forms, check_hook_names, check_pair
 from jaxagents.core.hyperparameters import (
     Hyperparameters,
     Traced,
@@ -30,11 +29,7 @@ from jaxagents.core.hyperparameters import (
 from jaxagents.core.observed import Remembered, network_input
 from jaxagents.core.pickling import PicklableNode
 from jaxagents.exporting import export_policy
-from jaxagents.learners.batches import (
-    check_batch,
-    check_example_actions,
-    check_example_vectors,
-)
+from jaxagents.learners.batches import check_batch, check_example
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.optimizer import optimized, with_learning_rate
 from jaxagents.learners.train_state import Info, TrainState
@@ -146,44 +141,26 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             The learner.
 
         Raises:
-            TypeError: The configuration, the hyperparameters, the actions or a network is of the wrong
-                kind.
+            TypeError: The actions or a network is of the wrong kind.
             ValueError: The number of actions is out of range, or observations, actions and networks do
                 not fit each other.
         """
-        cls.check_kinds(config, hyperparams)
         hooks = [*cls.hooks, "_initial", "_update", "_policy"]
         check_hook_names(cls, hooks)
-        check_hook_arguments(cls, hooks)
+        check_hook_forms(cls, hooks)
         if example.n_actions is not None:
             n_actions = numbers.positive(f"{cls.__name__}: n_actions", example.n_actions)
             example = example.replace(n_actions=n_actions)
-        check_example_actions(example.actions, cls.discrete_actions, example.n_actions)
-        if config.has_default_networks:
-            seen = network_input(example.observations)
-            check_example_vectors(seen, example.actions, cls.discrete_actions)
+        check_example(
+            network_input(example.observations),
+            example.actions,
+            cls.discrete_actions,
+            example.n_actions,
+            needs_vectors=config.has_default_networks,
+        )
         hyperparams = cls._with_defaults(cast(HyperparametersT, hyperparams), example)
         create = _creation(cls, config)
         return create(hyperparams, as_key(seed), example)
-
-    @classmethod
-    def check_kinds(cls, config: object, hyperparams: object) -> None:
-        """Raises unless a configuration and hyperparameters have the fields that the learner reads.
-
-        Args:
-            config: Any configuration.
-            hyperparams: Any hyperparameters.
-
-        Raises:
-            TypeError: One of them does not inherit from the learner's.
-        """
-        kinds = {cls._config_type: config, cls._hyperparams_type: hyperparams}
-        for expected, given in kinds.items():
-            if not isinstance(given, expected):
-                raise TypeError(
-                    f"{cls.__name__} reads the fields of {name_of(expected)}, got a "
-                    f"{name_of(type(given))}, which does not inherit from it."
-                )
 
     @jit_by_structure
     def update(self, batch: Batch) -> tuple[Self, Info]:
@@ -407,14 +384,11 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         """The learner after one update, with the schedules that it had before, and what describes it."""
         present = self._at_present()
         outcome = present._with_learning_rates()._update(batch)
-        is_pair = isinstance(outcome, tuple | list) and len(outcome) == 2
-        if not is_pair or not isinstance(outcome[0], Learner) or not isinstance(outcome[1], dict):
-            parts = outcome if isinstance(outcome, tuple | list) else [outcome]
-            raise TypeError(
-                f"{type(self).__name__}._update must return the learner after the update and a dict of "
-                f"scalars, which may be empty, got {', '.join(type(x).__name__ for x in parts)}."
-            )
-        learner, info = outcome
+        must = (
+            f"{type(self).__name__}._update must return the learner after the update and a dict of "
+            "scalars, which may be empty"
+        )
+        learner, info = check_pair(outcome, (Learner, dict), must)
         if self.n_updates is not None:
             schedules = {"hyperparams": self.hyperparams, "n_updates": self.n_updates + 1}
             learner = learner.replace(**schedules)

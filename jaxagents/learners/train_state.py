@@ -103,8 +103,9 @@ class TrainState(PicklableNode):
         Returns:
             The state.
         """
-        extra_variables = {name: x for name, x in variables.items() if name != "params"}
-        return cls.create(model_def, variables.get("params", {}), tx, extra_variables)
+        extra_variables = dict(variables)
+        params = extra_variables.pop("params", {})
+        return cls.create(model_def, params, tx, extra_variables)
 
     def __call__(
         self,

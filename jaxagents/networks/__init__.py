@@ -12,11 +12,6 @@ from jaxagents.networks.encoding import observation_encoder as observation_encod
 from jaxagents.networks.ensembles import Ensemble as Ensemble
 from jaxagents.networks.ensembles import PerActor as PerActor
 from jaxagents.networks.ensembles import ensemblize as ensemblize
-from jaxagents.networks.heads import CategoricalActor as CategoricalActor
-from jaxagents.networks.heads import GaussianActor as GaussianActor
-from jaxagents.networks.heads import JointActor as JointActor
-from jaxagents.networks.heads import MultiCategoricalActor as MultiCategoricalActor
-from jaxagents.networks.heads import StateCritic as StateCritic
 from jaxagents.networks.initialisation import default_init as default_init
 from jaxagents.networks.learner_networks import ActionCritic as ActionCritic
 from jaxagents.networks.learner_networks import CategoricalPolicy as CategoricalPolicy
@@ -31,7 +26,12 @@ from jaxagents.networks.recurrent import Recurrent as Recurrent
 from jaxagents.networks.recurrent import WithMemory as WithMemory
 from jaxagents.networks.recurrent import remembers as remembers
 from jaxagents.networks.torsos import MLP as MLP
+from jaxagents.networks.torsos import CategoricalActor as CategoricalActor
+from jaxagents.networks.torsos import GaussianActor as GaussianActor
+from jaxagents.networks.torsos import JointActor as JointActor
+from jaxagents.networks.torsos import MultiCategoricalActor as MultiCategoricalActor
 from jaxagents.networks.torsos import PatchConv as PatchConv
+from jaxagents.networks.torsos import StateCritic as StateCritic
 from jaxagents.networks.torsos import Torso as Torso
 from jaxagents.networks.wrappers import CriticView as CriticView
 from jaxagents.networks.wrappers import Masked as Masked

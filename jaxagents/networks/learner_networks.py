@@ -1,7 +1,7 @@
 """Critics and policies of learners, for batches of observations."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +9,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float
 
 from jaxagents import ops
+from jaxagents.core.config import one_of
 from jaxagents.networks.dense import Dense, NoisyDense
 from jaxagents.networks.initialisation import default_init
 from jaxagents.networks.torsos import MLP, Activation
@@ -174,8 +175,7 @@ class Policy(MLPHead, kw_only=True):
         Raises:
             ValueError: There is no such squashing, or a fixed standard deviation is not positive.
         """
-        if self.squash not in get_args(Squash):
-            raise ValueError(f"squash must be one of {get_args(Squash)}, got {self.squash!r}.")
+        one_of(Squash)("squash", self.squash)
         if self.fixed_std is not None and not np.all(np.asarray(self.fixed_std) > 0.0):
             raise ValueError(f"fixed_std must be positive, got {self.fixed_std}.")
         super().__post_init__()

@@ -1,5 +1,7 @@
 """Losses of policies and values, per sample."""
 
+import functools
+
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -157,12 +159,10 @@ def explained_variance(
         0 where returns vary by less than a millionth of their mean, which may be rounding.
     """
     samples = jnp.stack([target - value, target])
+    average = functools.partial(jnp.mean, axis=(1, 2))
     if weights is not None:
         weights = jnp.broadcast_to(weights, samples.shape)
-
-    def average(x: Array) -> Array:
-        return x.mean((1, 2)) if weights is None else weighted_mean(x, weights, (1, 2))
-
+        average = functools.partial(weighted_mean, weights=weights, axis=(1, 2))
     mean = average(samples)
     unexplained, variance = average(jnp.square(samples - mean[:, None, None]))
     varies = variance > jnp.square(_SMALLEST_DEVIATION * mean[1])

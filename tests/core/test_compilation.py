@@ -16,7 +16,7 @@ from registry import AGENTS
 
 from jaxagents import SAC, sac
 from jaxagents.core import compilation
-from jaxagents.core.compilation import Programs, compile_meanwhile, jit_by_structure, quick_jit
+from jaxagents.core.compilation import Programs, compile_at_once, jit_by_structure, quick_jit
 from jaxagents.engine.executors import OnDevice
 
 KEY = jax.random.key(0)
@@ -58,20 +58,12 @@ def test_a_quick_program_may_be_a_part_of_another():
     assert shaped(jnp.arange(6), n=2).shape == (2, 3)
 
 
-def test_a_program_compiled_meanwhile_is_there_when_its_function_is_called():
-    quick = quick_jit(lambda x: jnp.sin(x) ** 3)
-    done = []
-    compile_meanwhile(quick.trace(1.0).lower(), lambda: done.append("other work"))
-    assert done == ["other work"]
+def test_programs_compiled_at_once_are_there_when_their_functions_are_called():
+    quick, plain = quick_jit(lambda x: jnp.sin(x) ** 3), jax.jit(lambda x: jnp.cos(x) ** 3)
+    compile_at_once([plain.trace(1.0), quick.trace(1.0)])
     with compilations() as made:
-        quick(1.0)
+        quick(1.0), plain(1.0)
     assert made == []
-
-    def fail():
-        raise ValueError("in the other work")
-
-    with pytest.raises(ValueError, match="in the other work"):
-        compile_meanwhile(jax.jit(jnp.cos).lower(1.0), fail)
 
 
 class Behaviour(NamedTuple):
@@ -116,13 +108,13 @@ def test_programs_that_nobody_holds_are_released_but_for_those_used_last():
     assert not made
 
 
-def test_what_is_compiled_ahead_is_not_traced_again():
+def test_what_is_compiled_ahead_is_not_compiled_again():
     agent = SMALL.make(MatchSign, rollout_length=3)  # which no other test has
     executor, hyperparams = OnDevice(agent), SMALL.hyperparams()
     executor.compile(KEY, hyperparams)
     with compilations() as made:
-        runner = executor.start(KEY, hyperparams)
-        executor._jitted.advance.trace(runner, np.int32(1), executor._data).lower()
+        runner, _ = executor.advance(executor.start(KEY, hyperparams), np.int32(1))
+        executor.evaluate(runner)
     assert made == []
 
 

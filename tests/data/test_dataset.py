@@ -119,7 +119,7 @@ def test_several_batches_are_those_of_as_many_samples():
     for i in range(4):
         trees.assert_equal(jax.tree.map(lambda x, i=i: x[i], batches), one.sample(5))
     np.testing.assert_array_equal(one.sample(2)["actions"], many.sample(2)["actions"])
-    with pytest.raises(ValueError, match="n_batches must be positive, got 0"):
+    with pytest.raises(ValueError, match="n_batches must be a positive integer, got 0"):
         many.sample_many(0, 5)
 
 

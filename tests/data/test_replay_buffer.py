@@ -86,7 +86,7 @@ def test_seeds_decide_the_samples_of_a_buffer_and_of_its_dataset():
 
 
 def test_refuses_to_be_of_size_0_or_to_sample_when_empty():
-    with pytest.raises(ValueError, match="size must be positive, got 0"):
+    with pytest.raises(ValueError, match="size must be a positive integer, got 0"):
         empty(size=0)
     for draw in (lambda: empty().sample(1), lambda: empty().sample_many(1, 1)):
         with pytest.raises(ValueError, match="nothing to sample"):

@@ -47,7 +47,7 @@ def test_the_reward_factor_is_that_of_whole_episodes():
 @pytest.mark.parametrize(
     ("arrays", "error", "message"),
     [
-        ({"rewards": REWARDS}, KeyError, "normalise_rewards needs 'ends'"),
+        ({"rewards": REWARDS}, KeyError, r"normalise_rewards needs .* lacks \['ends'\]"),
         ({"rewards": REWARDS, "ends": 0 * ENDS}, ValueError, "the dataset has none"),
         ({"rewards": np.ones(6), "ends": [0, 0, 1, 0, 0, 1]}, ValueError, "episodes that return 3"),
         ({"rewards": np.full(6, np.nan), "ends": ENDS}, ValueError, "NaN or infinite in 6 of 6"),
@@ -104,7 +104,7 @@ def test_the_parts_of_a_split_have_the_scale_of_the_whole():
             assert reward_factor(pickle.loads(pickle.dumps(part))) == reward_factor(dataset)
             assert reward_factor(part.split(0.5)[1]) == reward_factor(dataset)
     without = Dataset({name: dataset[name] for name in ("rewards", "actions")})
-    with pytest.raises(KeyError, match=r"needs 'ends'.*\['actions', 'rewards'\]"):
+    with pytest.raises(KeyError, match=r"lacks \['ends'\]; it has \['actions', 'rewards'\]"):
         reward_factor(without.split(0.5)[0])
 
 

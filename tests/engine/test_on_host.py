@@ -446,9 +446,10 @@ def test_a_buffer_in_the_memory_of_the_host_gives_the_same_training():
         **BUFFER, n_steps=12, buffer_size=100, gradient_steps=2, n_step_returns=2, features=()
     )
     here, accelerator = jax.devices()[:2]
-    runner, _ = DQN(Walks(Walk), None, config, False).train(KEY, progress=False)
+    mode = AutoresetMode.NEXT_STEP  # in which steps of some environments are left out
+    runner, _ = DQN(vector(Walk, mode, 2), None, config, False).train(KEY, progress=False)
     with jax.default_device(accelerator):
-        agent = DQN(Walks(Walk), None, config.replace(buffer_on_host=True), False)
+        agent = DQN(vector(Walk, mode, 2), None, config.replace(buffer_on_host=True), False)
         other, _ = agent.train(KEY, progress=False)
         later, _ = agent.train(runner=other, n_steps=3, progress=False)
     assert trees.equal(runner, other)

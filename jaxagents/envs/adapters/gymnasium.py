@@ -7,13 +7,15 @@ from collections.abc import Callable, Hashable
 from typing import Any, cast
 
 import gymnasium
+import jax
+from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from jaxtyping import PyTree
 
 from jaxagents.envs.adapters.native import Native
 from jaxagents.envs.on_host.arrays import (
     check_action_space,
-    check_evaluates,
     example_action,
     example_seen,
     own_space,
@@ -80,7 +82,13 @@ class Gymnasium(HostEnvironment, Native):
         observation_space, action_space = spaces_of_one(first)
         check_action_space(action_space)
         if eval_env is not None:
-            check_evaluates(spaces_of_one(first), spaces_of_one(_one_of(eval_env)))
+            seen, done = spaces_of_one(_one_of(eval_env))
+            if done != action_space or _arrays_of(seen) != _arrays_of(observation_space):
+                raise ValueError(
+                    f"eval_env has observations of {seen} and actions of {done}, but env has "
+                    f"{observation_space} and {action_space}: give one with the same spaces, such as "
+                    "with the same wrappers."
+                )
         self._example = example_seen(observation_space), example_action(action_space)
         self.observation_space = own_space(observation_space)
         self.action_space = own_space(action_space)
@@ -155,11 +163,12 @@ class Gymnasium(HostEnvironment, Native):
             if purpose == "film":
                 mode, options = "sync", {"render_mode": "rgb_array"} if self._is_specified else {}
                 make = functools.partial(make, **options)
+        make_each = make or (lambda: self.env)
         given = self.env.unwrapped if make is None and mode == "sync" else None
         # JAX has threads, which no fork survives.
         options = {"context": "spawn"} if mode == "async" else {}
         vector = _VECTORS[mode](
-            [functools.partial(_checked, make or (lambda: self.env))] * n_envs,
+            [lambda: Checked(make_each())] * n_envs,
             copy=False,
             autoreset_mode=AutoresetMode.DISABLED,
             **options,
@@ -168,10 +177,6 @@ class Gymnasium(HostEnvironment, Native):
 
 
 # Making more environments like one that is given.
-
-
-def _checked(make: MakeEnv) -> gymnasium.Env:
-    return Checked(make())
 
 
 def _maker_of(env: object) -> MakeEnv | None:
@@ -230,6 +235,11 @@ def _one_of(env: gymnasium.Env | VectorEnv | MakeEnv) -> gymnasium.Env | VectorE
             f"The function must return an environment of Gymnasium, got {type(made).__name__}."
         )
     return made
+
+
+def _arrays_of(space: spaces.Space) -> PyTree:
+    """The shapes and types of observations, as agents see them."""
+    return jax.tree.map(lambda x: (x.shape, x.dtype.name), example_seen(space))
 
 
 def _identity_of(env: object, make: MakeEnv | None) -> Hashable:

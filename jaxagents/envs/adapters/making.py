@@ -5,7 +5,7 @@ from typing import Any
 from jaxtyping import PyTree
 
 from jaxagents.core.extras import GYMNASIUM, SUITES
-from jaxagents.core.names import nearest
+from jaxagents.core.names import unknown
 from jaxagents.envs.adapters.functional import Functional, check_arguments
 from jaxagents.envs.adapters.native import adapter_named, adapter_of
 from jaxagents.envs.environment import Environment
@@ -92,17 +92,24 @@ def make(name: str, **options: Any) -> Environment:
     if not isinstance(name, str):
         raise TypeError(f"make takes the name of an environment, such as 'brax:ant', got {name!r}.")
     suite, _, own_name = name.partition(":") if ":" in name else ("gymnax", "", name)
+    if suite not in {"gymnax", *SUITES}:
+        raise ValueError(f"There is no suite '{suite}' ('{name}'). {_SUITES}")
     if suite == "gymnax":
         import gymnax
 
-        _check_name(own_name, list(gymnax.registered_envs), suite)
+        known = list(gymnax.registered_envs)
+    else:
+        known = adapter_named(suite).names()
+    is_of_package = suite == GYMNASIUM and ":" in own_name
+    if own_name not in known and not is_of_package:
+        raise ValueError(
+            f"{unknown(f'{suite} environment', own_name, known)}{_ADVICE.get(suite, '')}"
+        )
+    if suite == "gymnax":
+        import gymnax
+
         return Functional(*gymnax.make(own_name, **options))
-    if suite not in SUITES:
-        raise ValueError(f"There is no suite '{suite}' ('{name}'). {_SUITES}")
-    adapter = adapter_named(suite)
-    if not (suite == GYMNASIUM and ":" in own_name):
-        _check_name(own_name, adapter.names(), suite)
-    return adapter.named(own_name, **options)
+    return adapter_named(suite).named(own_name, **options)
 
 
 def names_of(suite: str) -> list[str]:
@@ -112,10 +119,3 @@ def names_of(suite: str) -> list[str]:
         ImportError: The suite is not installed; the message says how to install it.
     """
     return [f"{suite}:{name}" for name in adapter_named(suite).names()]
-
-
-def _check_name(name: str, known: list[str], suite: str) -> None:
-    if name not in known:
-        near = nearest(name, known)
-        hint = f"Did you mean '{near}'?" if near else f"There are: {', '.join(known)}."
-        raise ValueError(f"{suite} has no environment '{name}'. {hint}{_ADVICE.get(suite, '')}")

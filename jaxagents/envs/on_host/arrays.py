@@ -14,7 +14,9 @@ from jaxagents.envs.spaces import (
     Discrete,
     MultiDiscrete,
     Space,
+    check_starts_at_0,
     is_box,
+    leaves,
     map_spaces,
 )
 
@@ -152,9 +154,8 @@ def check_action_space(space: spaces.Space) -> None:
     Raises:
         ValueError: It, or a part of it, is neither a box of real numbers nor 0, 1, 2, ...
     """
-
-    def check(part: spaces.Space) -> None:
-        check_starts_at_0(part)
+    check_starts_at_0(space, "Actions", "shift them with gymnasium.wrappers.TransformAction")
+    for part in leaves(space):
         is_real = isinstance(part, spaces.Box) and part.dtype.kind == "f"
         is_vector = isinstance(part, spaces.MultiDiscrete) and len(part.shape) == 1
         if not (is_real or is_vector or isinstance(part, spaces.Discrete)):
@@ -162,47 +163,3 @@ def check_action_space(space: spaces.Space) -> None:
                 "Actions must be Discrete, MultiDiscrete, a Box of floats, or dicts or tuples of them, "
                 f"got {part}."
             )
-
-    map_spaces(check, space)
-
-
-def check_evaluates(
-    spaces_of_training: tuple[spaces.Space, spaces.Space],
-    spaces_of_evaluation: tuple[spaces.Space, spaces.Space],
-) -> None:
-    """Raises unless an agent of some environments can be evaluated in others.
-
-    Args:
-        spaces_of_training: Spaces of the observations and of the actions where it trains.
-        spaces_of_evaluation: The same where it is evaluated.
-
-    Raises:
-        ValueError: Observations have other shapes or types, or actions another number or other bounds.
-    """
-
-    def arrays(space: spaces.Space) -> PyTree:
-        return jax.tree.map(lambda x: (x.shape, x.dtype.name), example_seen(space))
-
-    (seen, done), (expected_seen, expected_done) = spaces_of_evaluation, spaces_of_training
-    check_action_space(done)
-    if arrays(seen) != arrays(expected_seen) or done != expected_done:
-        raise ValueError(
-            f"eval_env has observations of {seen} and actions of {done}, but env has {expected_seen} "
-            f"and {expected_done}: give one with the same spaces, such as with the same wrappers."
-        )
-
-
-def check_starts_at_0(space: spaces.Space) -> None:
-    """Raises if discrete actions of a space start at another number.
-
-    Args:
-        space: The space of actions.
-
-    Raises:
-        ValueError: They do.
-    """
-    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) and np.any(space.start):
-        raise ValueError(
-            f"Discrete actions must start at 0, got {space}: shift them with "
-            "gymnasium.wrappers.TransformAction."
-        )

@@ -148,14 +148,11 @@ class HostEnvironment(Environment):
             The episodes.
 
         Raises:
-            NotImplementedError: It does not draw.
             ValueError: An environment would be played in twice at once.
         """
         key, draws = (purpose, n_envs, terms), purpose == "film"
         if key in self._live:
             return self._live[key]
-        if draws:
-            self.check_draws()
         copies = self._copies(purpose, n_envs, terms)
         others = [episodes for key, episodes in self._live.items() if key[0] != purpose]
         check_distinct(copies.environments, [env for each in others for env in each.environments])

@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import field
-from typing import Literal, get_args
+from typing import Literal
 
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float, Shaped
 
+from jaxagents.core.config import one_of
 from jaxagents.networks.vision.convolution import Conv, Images, max_pool
 
 Features = Float[Array, "batch features"]
@@ -68,16 +69,8 @@ class Encoder(nn.Module):
             ValueError: The images have too few axes or pixels, or not the channels that the scaling
                 needs.
         """
-        self._check(images)
-        *batch, height, width, channels = images.shape
-        x = jnp.asarray(images).reshape(math.prod(batch), height, width, channels)
-        features = self.encode(self._scale(x), train)
-        return features.reshape(*batch, features.shape[-1])
-
-    def _check(self, images: Array | np.ndarray) -> None:
         name, smallest = type(self).__name__, self.smallest_side
-        if self.scaling not in _MEAN_AND_STD:
-            raise ValueError(f"scaling must be one of {get_args(Scaling)}, got {self.scaling!r}.")
+        one_of(Scaling)("scaling", self.scaling)
         if images.ndim < 3:
             raise ValueError(
                 f"{name} takes images of shape (*batch, height, width, channels), got {images.shape}."
@@ -91,6 +84,10 @@ class Encoder(nn.Module):
             raise ValueError(
                 f'scaling="imagenet" is for 3 channels, got images of shape {images.shape}.'
             )
+        *batch, height, width, channels = images.shape
+        x = jnp.asarray(images).reshape(math.prod(batch), height, width, channels)
+        features = self.encode(self._scale(x), train)
+        return features.reshape(*batch, features.shape[-1])
 
     def _scale(self, x: Array) -> Array:
         mean, std = np.array(_MEAN_AND_STD[self.scaling], np.float32)[:, *[None] * (x.ndim - 1)]

@@ -12,6 +12,7 @@ from flax import serialization, traverse_util
 from jaxtyping import PyTree
 
 from jaxagents.core.extras import require
+from jaxagents.core.files import with_ending
 
 _SUFFIXES = (".safetensors", ".msgpack")
 _MOST_NAMES = 5
@@ -29,7 +30,7 @@ def save_pretrained(variables: Mapping[str, PyTree], path: str | os.PathLike) ->
         FileExistsError: The file exists.
         ValueError: The file's ending is neither.
     """
-    path = _checked(path)
+    path = with_ending(path, _SUFFIXES)
     if path.suffix == ".safetensors":
         arrays = {name: np.asarray(x, order="C") for name, x in _flatten(variables).items()}
         content = _safetensors().save(arrays)  # which takes other orders of memory for this one
@@ -57,7 +58,7 @@ def load_pretrained(variables: Mapping[str, PyTree], path: str | os.PathLike) ->
             anything but arrays, or names, shapes or kinds of numbers differ. The error gives the names
             that are missing or superfluous, or the first array that differs.
     """
-    path = _checked(path)
+    path = with_ending(path, _SUFFIXES)
     return _fitted(str(path), variables, _read(path))
 
 
@@ -121,15 +122,6 @@ def _renamed(name: str) -> str:
     if part["stage"] is None:
         return f"{module}/{leaf}"
     return f"stage{part['stage']}_block{int(part['block']) + 1}/{module}/{leaf}"
-
-
-def _checked(path: str | os.PathLike) -> Path:
-    path = Path(path).expanduser()
-    if path.suffix not in _SUFFIXES:
-        raise ValueError(
-            f"The file's ending must be one of {', '.join(_SUFFIXES)}, got {path.name!r}."
-        )
-    return path
 
 
 def _flatten(variables: Mapping[str, PyTree]) -> dict[str, PyTree]:

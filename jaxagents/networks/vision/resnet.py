@@ -2,13 +2,14 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array
 
+from jaxagents.core.config import one_of
 from jaxagents.networks.vision.convolution import Conv, Images, Maps, max_pool
 from jaxagents.networks.vision.encoder import Encoder, Features
 
@@ -216,10 +217,8 @@ def make_norm(norm: Norm, train: bool) -> Callable[..., Any]:
     Raises:
         ValueError: There is no such normalisation.
     """
-    if norm == "group":
+    if one_of(Norm)("norm", norm) == "group":
         return GroupNorm
-    if norm == "batch":
-        return lambda **kwargs: nn.BatchNorm(
-            use_running_average=not train, momentum=0.9, epsilon=1e-5, **kwargs
-        )
-    raise ValueError(f"norm must be one of {get_args(Norm)}, got {norm!r}.")
+    return lambda **kwargs: nn.BatchNorm(
+        use_running_average=not train, momentum=0.9, epsilon=1e-5, **kwargs
+    )

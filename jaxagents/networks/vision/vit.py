@@ -1,12 +1,13 @@
 """Vision transformers."""
 
-from typing import Literal, get_args
+from typing import Literal
 
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float
 
+from jaxagents.core.config import one_of
 from jaxagents.networks.dense import Dense
 from jaxagents.networks.vision.convolution import Images
 from jaxagents.networks.vision.encoder import Encoder, Features
@@ -70,12 +71,10 @@ class ViT(Encoder):
         )
 
     def _positions(self, rows: int, columns: int) -> Array | np.ndarray:
-        if self.positions == "learned":
+        if one_of(Positions)("positions", self.positions) == "learned":
             shape = (1, 1 + rows * columns, self.features)
             return jnp.asarray(self.param("positions", nn.initializers.normal(0.02), shape))
-        if self.positions == "sincos":
-            return np.insert(sincos_positions(rows, columns, self.features), 0, 0.0, axis=0)[None]
-        raise ValueError(f"positions must be one of {get_args(Positions)}, got {self.positions!r}.")
+        return np.insert(sincos_positions(rows, columns, self.features), 0, 0.0, axis=0)[None]
 
 
 class TransformerLayer(nn.Module):
