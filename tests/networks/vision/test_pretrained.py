@@ -102,7 +102,9 @@ def test_files_that_are_not_there_or_of_another_format(tmp_path):
     with pytest.raises(FileNotFoundError):
         load_pretrained(VARIABLES, tmp_path / "none.msgpack")
     for use in (load_pretrained, save_pretrained):
-        with pytest.raises(ValueError, match=r"of .safetensors, .msgpack, got 'weights.npz'"):
+        with pytest.raises(
+            ValueError, match=r"must end in .safetensors or .msgpack, got .*weights.npz"
+        ):
             use(VARIABLES, tmp_path / "weights.npz")
     assert not list(tmp_path.iterdir())
 
