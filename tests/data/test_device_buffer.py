@@ -303,22 +303,6 @@ def test_a_loop_writes_in_place_also_in_a_vmap_whose_members_are_as_one_alone():
     trees.assert_close(jax.tree.map(lambda x: x[0], together), alone)
 
 
-@pytest.mark.optimised
-@pytest.mark.slow  # programs that are compiled as for users
-def test_priorities_are_written_in_place_whatever_is_sampled():
-    indices, given_priorities = jnp.arange(5), jnp.arange(5.0)
-    new = stacked([transition()] * 4)
-
-    def iterate(_, buffer):
-        buffer = buffer.with_priorities(indices, given_priorities).add(new)
-        return buffer.add(new).with_priorities(indices, given_priorities)
-
-    buffer = create()
-    run = jax.jit(lambda buffer: jax.lax.fori_loop(0, 3, iterate, buffer), donate_argnums=0)
-    memory = run.lower(buffer).compile().memory_analysis()
-    assert memory.temp_size_in_bytes < 0.05 * buffer.priorities.levels[0].nbytes
-
-
 # What it is given.
 
 
