@@ -71,7 +71,6 @@ class AgentConfig(PQNConfig, LearnerAgentConfig):
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        self._check_groups("batch_size")
         n_samples, name = self.batch_size * self.rollout_length, type(self).__name__
         what = f"the {n_samples} transitions of a rollout (batch_size * rollout_length)"
         check_divides(f"{name}.minibatch_size", self.minibatch_size, n_samples, what)

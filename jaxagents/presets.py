@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Key, PyTree
 from jaxagents.agents.config import annealed
 from jaxagents.catalogue import CATALOGUE, PRESETS, Fields
 from jaxagents.core.hyperparameters import LinearSchedule
-from jaxagents.core.names import unknown
+from jaxagents.core.names import check_known
 from jaxagents.networks import ObservationEncoder
 from jaxagents.td3 import TD3, TD3Learner
 
@@ -55,8 +55,7 @@ def preset(name: str) -> Preset:
     Raises:
         ValueError: There is no such preset; the error names the nearest.
     """
-    if name not in PRESETS:
-        raise ValueError(unknown("preset", name, PRESETS))
+    check_known("preset", name, PRESETS)
     settings = PRESETS[name]
     agent, config_type, hyperparams_type = CATALOGUE[settings.agent].types()
     config = config_type(**settings.config)

@@ -83,10 +83,8 @@ def naming_observations(
     try:
         yield
     except Exception as error:
-        of_one, or_batch = (
-            f"{method} takes one observation",
-            ", or a batch of them" if batches else "",
-        )
+        or_batch = ", or a batch of them" if batches else ""
+        of_one = f"{method} takes one observation"
         if isinstance(obs, list) and isinstance(expected, jax.ShapeDtypeStruct):
             raise ValueError(
                 f"{of_one}{or_batch}, as an array of shape {expected.shape}, got a list: give "

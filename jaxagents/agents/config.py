@@ -102,7 +102,6 @@ class OnPolicyConfig(Config):
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        self._check_groups("batch_size")
         fixed = fixed_arguments(self.optimizer)
         if "learning_rate" not in fixed and not accepted_names(self.optimizer, ["learning_rate"]):
             given = getattr(self.optimizer, "__name__", self.optimizer)
@@ -235,7 +234,6 @@ class LearnerAgentConfig(Config):
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        self._check_groups("minibatch_size")
         name, networks = type(self).__name__, self._networks
         given = [field for field, network in networks.items() if network is not None]
         if self.memory is not None and len(given) == len(networks):
@@ -363,7 +361,6 @@ class OffPolicyConfig(SequencesConfig):
     def __post_init__(self) -> None:
         """Validates the fields."""
         super().__post_init__()
-        self._check_groups("batch_size")
         name, n_envs, length = type(self).__name__, self.batch_size, self.sequence_length
         check_multiple(f"{name}.buffer_size", self.buffer_size, n_envs, f"batch_size ({n_envs})")
         if self.n_warmup_steps * self.batch_size > self.buffer_size:

@@ -21,10 +21,10 @@ from jaxagents.core import processes
 from jaxagents.core.arrays import in_32_bits
 from jaxagents.core.compilation import fingerprint
 from jaxagents.core.numbers import check_multiple
+from jaxagents.core.observed import action_mask
 from jaxagents.core.report import Report
 from jaxagents.data import Dataset, rows
 from jaxagents.data.values import (
-    check_allowed,
     check_are_numbers,
     check_order,
     check_values,
@@ -133,10 +133,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
                     "dataset without n_step, or an agent without a memory."
                 )
             check_order(type(self).__name__, dataset)
-        actions = np.asarray(arrays["actions"])
-        self._check_actions(actions)
-        if is_discrete(self.episodes.action_space):
-            check_allowed(arrays["observations"], actions)
+        self._check_actions(np.asarray(arrays["actions"]), action_mask(arrays["observations"]))
         return arrays
 
     def _to_device(self, dataset: Dataset) -> "Groups":
@@ -183,7 +180,8 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         structured = rows.structured_as(self._observation, observations)
         return jax.tree.map(as_played, structured, self._observation)
 
-    def _check_actions(self, actions: np.ndarray) -> None:
+    def _check_actions(self, actions: np.ndarray, mask: PyTree) -> None:
+        """Raises unless actions are of the environment's space, and allowed where a mask allows any."""
         space, name = self.episodes.action_space, type(self.env).__name__
         if is_discrete(space):
             if not np.issubdtype(actions.dtype, np.integer):
@@ -200,6 +198,18 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
             raise ValueError(
                 f"The dataset's actions lie in [{actions.min():g}, {actions.max():g}], which is not "
                 f"inside of {name}'s action_space {space!r}. They must be in the environment's units."
+            )
+        if mask is None or not is_discrete(space) or np.ndim(mask) != 2:
+            return
+        allowed = np.asarray(mask, bool)
+        is_taken = actions[:, None] == np.arange(allowed.shape[-1])
+        wrong = np.flatnonzero(allowed.any(axis=-1) & ~(allowed & is_taken).any(axis=-1))
+        if wrong.size:
+            row = wrong[0]
+            raise ValueError(
+                f"The dataset takes action {actions[row]} in row {row}, whose action_mask allows only "
+                f"{np.flatnonzero(allowed[row]).tolist()}, and one that is forbidden in {len(wrong)} of "
+                f"{len(actions)} rows: leave these rows out, with get_subset, or mend the masks."
             )
 
     def _create_runner(self, rng: Key[Array, ""], hyperparams: HyperparametersT) -> LearnerRunner:

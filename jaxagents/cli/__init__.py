@@ -9,7 +9,8 @@ import sys
 from collections.abc import Sequence
 
 import jaxagents
-from jaxagents.cli.mistakes import CommandError, StoppedError, check_known
+from jaxagents.cli.mistakes import CommandError, MistakeError, StoppedError
+from jaxagents.core.names import check_known
 
 __all__ = ["main"]
 
@@ -72,6 +73,6 @@ def _run(words: list[str]) -> None:
     elif words[0] == "--version":
         print(f"jaxagents {jaxagents.__version__}")
     else:
-        check_known("command", words[0], _COMMANDS)
+        check_known("command", words[0], _COMMANDS, error=MistakeError)
         module, function, _ = _COMMANDS[words[0]]
         getattr(importlib.import_module(f"jaxagents.cli.{module}"), function)(words[1:])

@@ -3,12 +3,12 @@
 import ast
 import importlib.util
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from jaxagents.core.extras import GYMNASIUM, SUITES, check_installed
-from jaxagents.core.names import unknown
+from jaxagents.core.names import check_known
 
 
 class CommandError(Exception):
@@ -82,13 +82,6 @@ def _with_options(line: str, fields: Collection[str]) -> str:
     return re.sub(r"\b(?P<config>\w*Config\.)?(?P<name>[a-z]\w*(\.[a-z]\w*)*)", option, line)
 
 
-def check_known(kind: str, name: str, known: Iterable[str]) -> None:
-    """Refuses a name that there is not."""
-    known = list(known)
-    if name not in known:
-        raise MistakeError(unknown(kind, name, known))
-
-
 def check_environment(name: str) -> None:
     """Refuses the name of an environment that there is not, and a suite that is not installed.
 
@@ -106,7 +99,7 @@ def check_environment(name: str) -> None:
         return
     own_name = name.removeprefix("gymnax:")
     if ":" not in own_name:
-        check_known("environment", own_name, environment_names())
+        check_known("environment", own_name, environment_names(), error=MistakeError)
 
 
 def environment_names() -> Sequence[str]:

@@ -20,13 +20,13 @@ from jaxagents.cli.mistakes import (
     MistakeError,
     StoppedError,
     check_environment,
-    check_known,
     told_in_a_line,
 )
 from jaxagents.cli.options import Resume, chosen_config, chosen_sets, options_of
 from jaxagents.cli.parsing import parse
 from jaxagents.cli.runs import FILE, Run, that_it_holds_one
 from jaxagents.core import numbers
+from jaxagents.core.names import check_known
 
 _SUMMARIES = {
     "train": "Trains an agent, and keeps everything in a folder of its own.",
@@ -128,9 +128,9 @@ def _choose(command: str, words: Sequence[str]) -> Choice:
     if len(found.preset) > 1:
         raise MistakeError("--preset can be given once.")
     if names:
-        check_known("agent", names[0], CATALOGUE)
+        check_known("agent", names[0], CATALOGUE, error=MistakeError)
     for preset in found.preset:
-        check_known("preset", preset, PRESETS)
+        check_known("preset", preset, PRESETS, error=MistakeError)
         settings = PRESETS[preset]
         if names and names[0] != settings.agent:
             raise MistakeError(

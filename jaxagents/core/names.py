@@ -44,6 +44,30 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     return f"There is no {kind} '{name}'. {hint}"
 
 
+def check_known(
+    kind: str,
+    name: str,
+    known: Iterable[str],
+    advice: str = "",
+    error: type[Exception] = ValueError,
+) -> None:
+    """Raises if a name is unknown.
+
+    Args:
+        kind: The kind of thing that it ought to name.
+        name: The name that was given.
+        known: The names that there are.
+        advice: Further sentences of the message.
+        error: The class of the error.
+
+    Raises:
+        Exception: It is, as the error says, with the nearest of the known names.
+    """
+    known = list(known)
+    if name not in known:
+        raise error(unknown(kind, name, known) + advice)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A question about the nearest of the known names; empty if none is near."""
     near = nearest(name, known)

@@ -449,8 +449,6 @@ def _convert(transitions: PyTree, storage: PyTree, n_envs: int) -> PyTree:
         shape, expected = jnp.shape(new[name]), (n_envs, *array.shape[1:])
         if shape != expected:
             raise ValueError(f"{name!r} has shape {shape}, where {expected} would fit.")
-        dtype = jnp.result_type(new[name])
-        if not np.can_cast(dtype, array.dtype, "same_kind"):
-            raise rows.type_error(name, dtype, array.dtype)
+        rows.check_kind(name, jnp.result_type(new[name]), array.dtype)
     leaves = [jnp.asarray(new[name], array.dtype) for name, array in held.items()]
     return jax.tree.unflatten(jax.tree.structure(storage), leaves)

@@ -162,7 +162,7 @@ class ReplayBuffer(rows.Sampled):
                     f"{name!r} has shape {value.shape[n_axes:]}, but the buffer holds {shape}."
                 )
             if value.dtype is not dtype:  # it mostly is, and the check takes time
-                _check_kind(name, value, dtype)
+                rows.check_kind(name, value.dtype, dtype, value)
             values.append(value)
         return values
 
@@ -211,16 +211,3 @@ class ReplayBuffer(rows.Sampled):
     def _environments_of(self, held: np.ndarray) -> np.ndarray:
         """The number of the environment of each of some rows."""
         return self._flat[ENVIRONMENTS][held] if ENVIRONMENTS in self._flat else np.zeros_like(held)
-
-
-def _check_kind(name: str, values: AnyArray, expected: np.dtype) -> None:
-    if not np.can_cast(values.dtype, expected, "same_kind"):
-        raise rows.type_error(name, values.dtype, expected)
-    if expected.kind in "iu" and not np.can_cast(values.dtype, expected):
-        limits, numbers = np.iinfo(expected), np.asarray(values)
-        outside = numbers[(numbers < limits.min) | (numbers > limits.max)]
-        if outside.size:
-            raise ValueError(
-                f"{name!r} has the value {outside[0]}, but the buffer holds {expected}, from "
-                f"{limits.min} to {limits.max}."
-            )

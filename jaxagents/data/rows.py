@@ -11,6 +11,7 @@ import numpy as np
 from flax import traverse_util
 from jaxtyping import PyTree
 
+from jaxagents.core.arrays import AnyArray
 from jaxagents.core.numbers import positive
 
 Arrays = dict[str, PyTree]
@@ -268,9 +269,31 @@ def check_ends(masks: np.ndarray, ends: np.ndarray) -> None:
         raise ValueError(f"Row {row} has a mask of 0, so the row must be an end.")
 
 
-def type_error(name: str, dtype: np.dtype, expected: np.dtype) -> TypeError:
-    """The error for numbers that a buffer would have to round."""
-    return TypeError(
-        f"{name!r} has type {dtype}, but the buffer holds {expected}, as in the example that it was "
-        f"created with: make the example {dtype}, or cast what is added to {expected}."
-    )
+def check_kind(
+    name: str, dtype: np.dtype, expected: np.dtype, numbers: AnyArray | None = None
+) -> None:
+    """Raises if a buffer would have to round numbers, or to wrap them.
+
+    Args:
+        name: Their key.
+        dtype: Their type.
+        expected: The type that it holds.
+        numbers: The numbers, if they are known.
+
+    Raises:
+        TypeError: They are of another kind.
+        ValueError: One of them is too large or too small.
+    """
+    if not np.can_cast(dtype, expected, "same_kind"):
+        raise TypeError(
+            f"{name!r} has type {dtype}, but the buffer holds {expected}, as in the example that it was "
+            f"created with: make the example {dtype}, or cast what is added to {expected}."
+        )
+    if numbers is not None and expected.kind in "iu" and not np.can_cast(dtype, expected):
+        limits, numbers = np.iinfo(expected), np.asarray(numbers)
+        outside = numbers[(numbers < limits.min) | (numbers > limits.max)]
+        if outside.size:
+            raise ValueError(
+                f"{name!r} has the value {outside[0]}, but the buffer holds {expected}, from "
+                f"{limits.min} to {limits.max}."
+            )

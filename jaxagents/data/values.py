@@ -9,7 +9,6 @@ from jaxtyping import PyTree
 
 from jaxagents import ops
 from jaxagents.core import processes
-from jaxagents.core.observed import action_mask
 from jaxagents.data import rows
 from jaxagents.data.dataset import Dataset, Normalisation
 
@@ -65,33 +64,6 @@ def check_values(arrays: Mapping[str, Any]) -> None:
                     f"{name!r} {message.format(value=value)} in {len(wrong)} of {len(values)} rows, "
                     f"first in row {wrong[0]}: leave these rows out, with get_subset, or mend them."
                 )
-
-
-def check_allowed(observations: PyTree, actions: np.ndarray) -> None:
-    """Raises if a discrete action was taken that the mask of its observation forbids.
-
-    Where a mask allows no action at all, as after the end of an episode, all count as allowed.
-
-    Args:
-        observations: Arrays with a first axis of rows.
-        actions: The action of each row.
-
-    Raises:
-        ValueError: There is such an action; the error names its row.
-    """
-    mask = action_mask(observations)
-    if mask is None or (np.ndim(actions), np.ndim(mask)) != (1, 2):
-        return
-    allowed = np.asarray(mask, bool)
-    is_taken = actions[:, None] == np.arange(allowed.shape[-1])
-    wrong = np.flatnonzero(allowed.any(axis=-1) & ~(allowed & is_taken).any(axis=-1))
-    if wrong.size:
-        row = wrong[0]
-        raise ValueError(
-            f"The dataset takes action {actions[row]} in row {row}, whose action_mask allows only "
-            f"{np.flatnonzero(allowed[row]).tolist()}, and one that is forbidden in {len(wrong)} of "
-            f"{len(actions)} rows: leave these rows out, with get_subset, or mend the masks."
-        )
 
 
 def check_order(user: str, dataset: Dataset) -> None:

@@ -3,6 +3,7 @@
 import abc
 import copy
 import functools
+import inspect
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
 
@@ -18,7 +19,7 @@ from jaxagents.core.hyperparameters import Hyperparameters, values_at
 from jaxagents.core.metrics import Metrics
 from jaxagents.core.numbers import flag, positive
 from jaxagents.core.report import Report
-from jaxagents.engine.checks import SealedAtTheEnd, check_eval_metrics
+from jaxagents.engine.checks import SealedAtTheEnd
 from jaxagents.engine.config import Config
 from jaxagents.engine.host_rollout import HostCollection
 from jaxagents.engine.program import HyperparametersT, Program, RunnerT
@@ -396,7 +397,14 @@ def without_files(agent: BehaviourT) -> BehaviourT:
         return twin
     check_hook_names(type(agent), agent._hooks, FORMER_HOOKS, vars(agent))
     check_hook_forms(agent, agent._called_alike())
-    check_eval_metrics(type(agent).__name__, agent.config, agent._eval_metrics)
+    info = inspect.signature(agent._eval_metrics).parameters.get("info")
+    needs_info = info is not None and info.default is inspect.Parameter.empty
+    if needs_info and not (agent.config.final_info or agent.config.summed_info):
+        raise ValueError(
+            f"{type(agent).__name__}._eval_metrics takes info, but the configuration keeps none: name "
+            "the entries in final_info or summed_info, such as final_info=('won',), or give the "
+            "argument a default."
+        )
     env = agent.episodes.env
     traced_reset(env)
     if isinstance(env, HostEnvironment):

@@ -124,26 +124,6 @@ def takes_info(hook: Callable[..., object]) -> bool:
     return "info" in inspect.signature(hook).parameters
 
 
-def check_eval_metrics(agent: str, config: Config, hook: Callable[..., object]) -> None:
-    """Raises if an `_eval_metrics` needs the environment's info, and none is kept.
-
-    Args:
-        agent: Name of the agent.
-        config: Its configuration, which names the entries that are.
-        hook: The `_eval_metrics`.
-
-    Raises:
-        ValueError: It does.
-    """
-    if not takes_info(hook) or config.final_info or config.summed_info:
-        return
-    if inspect.signature(hook).parameters["info"].default is inspect.Parameter.empty:
-        raise ValueError(
-            f"{agent}._eval_metrics takes info, but the configuration keeps none: name the entries in "
-            "final_info or summed_info, such as final_info=('won',), or give the argument a default."
-        )
-
-
 class SealedAtTheEnd(abc.ABCMeta):
     """Seals an object once its whole constructor, a subclass's included, has run."""
 

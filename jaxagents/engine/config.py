@@ -132,7 +132,7 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
     outside: ClassVar[Collection[str]] = tuple(_OUTSIDE)
 
     shared_out: ClassVar[tuple[str, ...]] = ("n_groups",)
-    """Fields whose numbers the devices of a mesh share out."""
+    """Fields whose numbers the groups, and the devices of a mesh, share out."""
 
     def __post_init__(self) -> None:
         """Validates the fields.
@@ -146,6 +146,10 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
             raise ValueError(
                 f"{type(self).__name__}: restore_agent=True needs a checkpoint_dir that it may go on "
                 "from, such as checkpoint_dir='runs/1'."
+            )
+        for name in self.shared_out:
+            check_divides(
+                f"{type(self).__name__}.n_groups", self.n_groups, getattr(self, name), name
             )
         named = [*self.final_info, *self.summed_info]
         taken = [name for name in named if name in NAMES_OF_METRICS or named.count(name) > 1]
@@ -219,8 +223,3 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
     def updates(self) -> "Config":
         """The same updates, without anything that concerns files, evaluations and how many they are."""
         return dataclasses.replace(self.without_files(), **_EVALUATED_ONCE)
-
-    def _check_groups(self, dividend: str) -> None:
-        """Raises unless the number of groups divides another field."""
-        name, total = f"{type(self).__name__}.n_groups", getattr(self, dividend)
-        check_divides(name, self.n_groups, total, dividend)

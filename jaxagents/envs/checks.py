@@ -164,9 +164,9 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
     ]
     if not isinstance(info, dict):
         mistakes.append(f"{what}: info must be a dict, got {info!r}.")
-    elif not all(hasattr(info.get(entry), "dtype") for entry in names):
+    elif odd := [entry for entry in names if not hasattr(info.get(entry), "dtype")]:
         mistakes.append(
-            f"final_info and summed_info name {[*names]}, but the info of {what} has {sorted(info)}: "
+            f"final_info and summed_info name {odd}, but the info of {what} has {sorted(info)}: "
             "name those among them that are single arrays."
         )
     return mistakes
@@ -216,11 +216,8 @@ def check_masks(episodes: Episodes) -> None:
         ValueError: They have not, or actions are not discrete, or there is a single actor.
     """
     obs, _ = jax.eval_shape(episodes.reset, jax.eval_shape(lambda: jax.random.key(0)))
-    name, space, shape = (
-        episodes.env.wording.environment,
-        episodes.action_space,
-        episodes.actors_shape,
-    )
+    space, shape = episodes.action_space, episodes.actors_shape
+    name = episodes.env.wording.environment
     otherwise = "Name the entry of the observation otherwise if it is something else."
     mask = action_mask(obs)
     if mask is not None and space is not None:

@@ -60,29 +60,24 @@ def check_example(
     is_array = isinstance(found, tuple) and not isinstance(observations, tuple)
     are_vectors = is_array and len(found) == len(lead) + 1 and found[:-1] == lead
     if needs_vectors and not are_vectors:
-        has_fewer_axes = is_array and 0 < len(found) <= len(lead)
+        have_axes = is_array and 0 < len(found) <= len(lead) and not is_discrete
         raise ValueError(
             "Without an encoder there must be one vector of observations for each action, got "
             f"observations of shape {found} and actions of shape {shape}. "
-            + (_FLATTEN if has_fewer_axes and not is_discrete else _encoder_for(observations))
+            f"{_vectors_from(observations, have_axes)}"
         )
 
 
-_FLATTEN = "An action must be a vector too: flatten actions of several axes."
-
-
-def _encoder_for(observations: PyTree) -> str:
-    return (
-        "Images, dicts and scalars need an encoder, such as "
-        f"encoder=jaxagents.networks.observation_encoder(observation){_n_categories(observations)}."
-    )
-
-
-def _n_categories(observations: PyTree) -> str:
+def _vectors_from(observations: PyTree, actions_have_axes: bool) -> str:
+    """The way to have a vector of observations for each action, in words."""
+    if actions_have_axes:
+        return "An action must be a vector too: flatten actions of several axes."
     leaves = jax.tree.leaves(observations)
     is_number = len(leaves) == 1 and jnp.ndim(leaves[0]) <= 1
     is_integer = is_number and jnp.issubdtype(jnp.result_type(leaves[0]), jnp.integer)
-    return "; its n_categories= makes an integer one-hot" if is_integer else ""
+    one_hot = "; its n_categories= makes an integer one-hot" if is_integer else ""
+    encoder = "encoder=jaxagents.networks.observation_encoder(observation)"
+    return f"Images, dicts and scalars need an encoder, such as {encoder}{one_hot}."
 
 
 def check_batch(

@@ -177,7 +177,8 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             TypeError: Discrete actions are not integers.
             ValueError: The arrays do not fit each other or the learner.
         """
-        self._at_present()._check_batch(batch, ["batch"])
+        check_batch(batch, self.batch_keys, ["batch"], self.discrete_actions)
+        self._at_present()._check_policy(batch["observations"], batch["actions"])
         return self._make_update(batch)
 
     @jit_by_structure
@@ -195,7 +196,9 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             TypeError: Discrete actions are not integers.
             ValueError: The arrays do not fit each other or the learner.
         """
-        self._at_present()._check_batch(batches, ["n", "batch"])
+        check_batch(batches, self.batch_keys, ["n", "batch"], self.discrete_actions)
+        first = jax.tree.map(lambda x: x[0], (batches["observations"], batches["actions"]))
+        self._at_present()._check_policy(*first)
         return jax.lax.scan(lambda learner, batch: learner._make_update(batch), self, dict(batches))
 
     @jit_by_structure
@@ -426,14 +429,6 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             if network is not None
         }
         return self.replace(**changed)
-
-    def _check_batch(self, batch: Batch, axes: list[str]) -> None:
-        check_batch(batch, self.batch_keys, axes, self.discrete_actions)
-        first = {
-            key: jax.tree.map(lambda x: x[0], batch[key]) for key in ("observations", "actions")
-        }
-        example = batch if len(axes) == 1 else first
-        self._check_policy(example["observations"], example["actions"])
 
     def _check_networks(self, example: Example) -> None:
         """Raises if the networks do not fit the example.

@@ -456,3 +456,24 @@ def test_a_buffer_in_the_memory_of_the_host_gives_the_same_training():
     for it in (other, later):
         assert {x.device for x in jax.tree.leaves(it.buffer)} == {here}
         assert {x.device for x in jax.tree.leaves(it.learner)} == {accelerator}
+
+
+class Numbered(DQN):
+    """Acts by the number of the step."""
+
+    def _explore(self, key, learner, obs, n_steps):
+        return jnp.asarray(n_steps, jnp.int32)[None]
+
+
+class Counted(Walk):
+    action_space = gymnasium.spaces.Discrete(100)
+
+
+def test_further_steps_of_a_rollout_have_random_numbers_of_their_own():
+    config = dqn.AgentConfig(batch_size=1, buffer_size=64, learning_starts=1, features=(8,))
+    env = vector(Counted, AutoresetMode.NEXT_STEP, 1)  # which takes a step to begin an episode
+    agent = Numbered(env, None, config, False)
+    runner = agent.advance(agent.start(KEY), 20)
+    actions, ends = (runner.buffer.storage[name][:21] for name in ("actions", "ends"))
+    np.testing.assert_array_equal(actions[1:] != np.arange(20), ends[:-1])
+    assert ends[:-1].any()

@@ -5,7 +5,7 @@ from typing import Any
 from jaxtyping import PyTree
 
 from jaxagents.core.extras import GYMNASIUM, SUITES
-from jaxagents.core.names import unknown
+from jaxagents.core.names import check_known
 from jaxagents.envs.adapters.functional import Functional, check_arguments
 from jaxagents.envs.adapters.native import adapter_named, adapter_of
 from jaxagents.envs.environment import Environment
@@ -100,11 +100,8 @@ def make(name: str, **options: Any) -> Environment:
         known = list(gymnax.registered_envs)
     else:
         known = adapter_named(suite).names()
-    is_of_package = suite == GYMNASIUM and ":" in own_name
-    if own_name not in known and not is_of_package:
-        raise ValueError(
-            f"{unknown(f'{suite} environment', own_name, known)}{_ADVICE.get(suite, '')}"
-        )
+    if not (suite == GYMNASIUM and ":" in own_name):
+        check_known(f"{suite} environment", own_name, known, _ADVICE.get(suite, ""))
     if suite == "gymnax":
         import gymnax
 

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key, Shaped
 
 from jaxagents.core.arrays import as_key
-from jaxagents.core.names import unknown
+from jaxagents.core.names import check_known
 from jaxagents.core.numbers import not_negative
 
 P = ParamSpec("P")
@@ -50,8 +50,7 @@ def augment(key: RandomKey, images: AnyImages, steps: Mapping[str, Mapping[str, 
     """
     key, images = as_key(key), jnp.asarray(images)
     for i, (name, options) in enumerate(steps.items()):
-        if name not in augmentations:
-            raise ValueError(unknown("augmentation", name, augmentations))
+        check_known("augmentation", name, augmentations)
         images = augmentations[name](jax.random.fold_in(key, i), images, **options)
     return images
 
@@ -223,7 +222,6 @@ def colour_jitter(
     for name, setting in settings.items():
         _check(name, setting, 0.0, np.inf)
     _check("hue", hue, 0.0, 0.5)
-    _check_colours(images)
     if not any((brightness, contrast, saturation, hue)):
         return images
     n = images.shape[0]
@@ -286,7 +284,6 @@ def grayscale(key: RandomKey, images: Images, *, probability: float = 0.2) -> Im
     Raises:
         ValueError: `probability` is not in 0..1, or the images have not three channels.
     """
-    _check_colours(images)
     gray = jnp.moveaxis(_luminance(jnp.moveaxis(_floats(images), -1, 0)), 0, -1)
     gray = jnp.broadcast_to(_like(images, gray), images.shape)
     return _for_some(key, probability, gray, images)
@@ -352,6 +349,10 @@ def gaussian_blur(
 
 
 def _luminance(x: Planes) -> Float[Array, "1 batch height width"]:
+    if len(x) != 3:
+        raise ValueError(
+            f"The images must have 3 channels, got the shape {(*x.shape[1:], len(x))}."
+        )
     return _LUMA[0] * x[:1] + _LUMA[1] * x[1:2] + _LUMA[2] * x[2:]
 
 
@@ -371,11 +372,6 @@ def _turn_hue(x: Planes, turn: Float[Array, "batch 1 1"]) -> Planes:
         return value - chroma * (1.0 - jnp.clip(2.0 - distance, 0.0, 1.0))
 
     return jnp.stack([colour(0.0), colour(2.0), colour(4.0)])
-
-
-def _check_colours(images: Array) -> None:
-    if images.shape[-1] != 3:
-        raise ValueError(f"The images must have 3 channels, got the shape {images.shape}.")
 
 
 def _like_default(option: Any, default: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from flax import linen as nn
 
-from jaxagents.core.names import unknown
+from jaxagents.core.names import check_known
 from jaxagents.networks.vision.encoder import AtariEncoder, ImpalaEncoder
 from jaxagents.networks.vision.resnet import ResNetV1, ResNetV2
 from jaxagents.networks.vision.vit import ViT
@@ -63,6 +63,5 @@ def make_encoder(name: str, **options: Any) -> nn.Module:
         ValueError: There is no encoder of that name.
         TypeError: The encoder has no such attribute.
     """
-    if name not in encoders:
-        raise ValueError(unknown("encoder", name, encoders))
+    check_known("encoder", name, encoders)
     return encoders[name](**options)
