@@ -470,7 +470,7 @@ class Counted(Walk):
 
 
 def test_further_steps_of_a_rollout_have_random_numbers_of_their_own():
-    config = dqn.AgentConfig(batch_size=1, buffer_size=64, learning_starts=1, features=(8,))
+    config = dqn.AgentConfig(batch_size=1, buffer_size=64, learning_starts=1, features=())
     env = vector(Counted, AutoresetMode.NEXT_STEP, 1)  # which takes a step to begin an episode
     agent = Numbered(env, None, config, False)
     runner = agent.advance(agent.start(KEY), 20)
