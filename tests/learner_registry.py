@@ -37,7 +37,7 @@ class Row(NamedTuple):
     def create(self, seed=0, observations=None, **kwargs):
         batch = self.batch()
         observations = batch["observations"] if observations is None else observations
-        fields = {"features": (8,), **self.kwargs, **kwargs}
+        fields = {"features": (), **self.kwargs, **kwargs}
         return self.learner.create(seed, observations, batch["actions"], **fields)
 
     def batch(self, *lead, seed=0):

@@ -89,7 +89,7 @@ def test_policies_drop_out_in_the_imitation_of_actions_alone(name):
 
 def test_dropout_is_drawn_anew_for_each_update():
     row = LEARNERS["BC"]
-    learner, batch = row.create(dropout_rate=0.5), row.batch()
+    learner, batch = row.create(dropout_rate=0.5, features=(8,)), row.batch()
     later, info = learner.replace(
         hyperparams=learner.hyperparams.replace(actor_learning_rate=0.0)
     ).update(batch)

@@ -19,7 +19,7 @@ CASES = {case.name: case for case in AGENTS}
 
 def test_trains_and_finds_nan_while_it_is_looked_for_and_numbers_may_have_64_bits():
     case = CASES["DQN"]
-    agent, hyperparams = case.make(MatchSign), case.hyperparams()
+    agent, hyperparams = case.make(MatchSign, features=()), case.hyperparams()
     with jax.enable_x64(True):
         with jax.debug_nans(True):
             runner, metrics = agent.train(KEY, hyperparams, n_steps=2, progress=False)

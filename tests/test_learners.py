@@ -21,15 +21,11 @@ from jaxagents.networks import Critic, DictEncoder, DiscreteCritic
 from jaxagents.sac import SACLearner
 
 KEY = jax.random.key(0)
-every_learner = pytest.mark.parametrize("row", LEARNERS.values(), ids=LEARNERS.keys())
 
 
 def learners(*names):
     """Some of them, for what is the same code for all."""
     return pytest.mark.parametrize("row", [LEARNERS[name] for name in names], ids=names)
-
-
-ONE_OF_EACH_KIND = learners("SAC", "DQN", "BC")
 
 
 @functools.cache
@@ -46,7 +42,7 @@ def shape_of(row, **kwargs):
 # Updates.
 
 
-@every_learner
+@learners("SAC", "DiscreteSAC", "TD3", "IQL", "DiscreteCQL", "C51", "BC")
 def test_updates_give_such_a_learner_and_actions_have_the_shape_of_observations(row):
     learner, obs = shape_of(row), row.batch()["observations"]
     moved, info = jax.eval_shape(type(learner).update, learner, row.batch())
@@ -115,17 +111,12 @@ def test_seeds_are_integers_or_keys():
     for seed in (np.int64(0), jax.random.key(0), jax.random.PRNGKey(0)):
         assert_equal(LEARNERS["BC"].create(seed=seed), of("BC"))
     batch = np.zeros((2, 3)), np.zeros((2, 1))
-    for seed in (2**32, np.int64(2**32), np.array(2**32), 2**64):
-        with pytest.raises(ValueError, match=r"seed must be an integer of 32 bits, such as 0 to 4"):
-            BCLearner.create(seed, *batch, features=(8,))
     with jax.enable_x64(True):
         one, other = (BCLearner.create(seed, *batch, features=(8,)) for seed in (0, 2**32))
         assert not equal(one.actor.params, other.actor.params)
-    with pytest.raises(TypeError, match=r"Expected a random key such as .*, got '0'"):
-        BCLearner.create("0", *batch, features=(8,))
 
 
-@pytest.mark.parametrize("name", ["SAC", "DiscreteSAC", "IQL"])
+@pytest.mark.parametrize("name", ["SAC", "DiscreteSAC"])
 def test_any_number_of_critics(name):
     row = LEARNERS[name]
     size = (N_ACTIONS,) if row.learner.discrete_actions else ()
@@ -135,9 +126,6 @@ def test_any_number_of_critics(name):
         return learner.critic(*learner._inputs_of("critic", *map(row.batch().get, EXAMPLE)))
 
     assert jax.eval_shape(values_after_an_update).shape == (3, 16, *size)
-    one = DiscreteCritic((8,), n_actions=N_ACTIONS) if size else Critic((8,))
-    with pytest.raises(ValueError, match=r"values of shape \(critics, 16.* make several"):
-        shape_of(row, critic_network=one)
 
 
 EXAMPLE = ("observations", "actions")
@@ -221,7 +209,7 @@ def with_images(row):
     return functools.partial(row.create, **fields), batch
 
 
-@learners("SAC", "IQL", "C51", "DiscreteBC")
+@learners("SAC", "IQL")
 def test_learns_from_images_beside_states(row):
     create, batch = with_images(row)
     learner = jax.eval_shape(create)
@@ -247,21 +235,6 @@ def test_statistics_of_an_encoder_stay_as_they_are(row):
 
 
 # What is refused.
-
-
-@ONE_OF_EACH_KIND
-def test_keywords_that_do_not_fit_are_refused(row):
-    for kwargs, error, message in [
-        ({"featurs": (8,)}, TypeError, r"no field 'featurs'\. Did you mean 'features'\?"),
-        ({row.traced: -1.0}, ValueError, "must lie in"),
-        ({row.traced: "1"}, ValueError, "must be a number, got '1'"),
-    ]:
-        with pytest.raises(error, match=message):
-            row.create(**kwargs)
-    discrete = row.learner.discrete_actions
-    wrong = np.zeros(ACTION_DIM, np.float32) if discrete else np.zeros((), np.int32)
-    with pytest.raises(TypeError, match="floating" if not discrete else "integer"):
-        row.learner.create(0, np.zeros(OBS_DIM), wrong, **row.kwargs)
 
 
 @pytest.mark.parametrize(
@@ -309,18 +282,6 @@ def test_batches_that_do_not_fit_are_refused(row):
         jax.eval_shape(type(learner).update_many, learner, batch)
     with pytest.raises(KeyError, match=r"lacks \['masks'\]"):
         jax.eval_shape(type(learner).update_many, learner, lacking)
-
-
-@learners("SAC", "DQN", "DiscreteBC")
-def test_examples_that_do_not_fit_are_refused(row):
-    obs = row.batch()["observations"]
-    images = np.zeros((16, 4, 4, 3), np.uint8)
-    for wrong in (images, {"state": obs}, obs[0], np.zeros(16)):
-        with pytest.raises(ValueError, match="one vector of observations for each action"):
-            row.create(observations=wrong)
-    if "next_observations" not in row.learner.batch_keys:
-        with pytest.raises(ValueError, match="policy gives actions of shape"):
-            row.create(observations=obs[0], encoder=nn.Dense(4))
 
 
 def test_actions_of_several_axes_are_refused():

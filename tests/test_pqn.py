@@ -41,28 +41,35 @@ class RecordingPQN(PQN):
 @pytest.fixture(scope="module")
 def recording():
     """An agent that learns nothing, so that all of an update sees one network, and what it plays."""
-    config = CASE.config(max_episode_steps=3)
+    config = CASE.config(max_episode_steps=3, features=())
     agent = RecordingPQN(KnownValues(None), None, config, eval_during_training=False)
     runner = agent.start(KEY, CASE.hyperparams(0.0, q_lambda=0.7))
     return agent, runner, *jax.jit(agent._play)(runner)[1:]
 
 
-def test_values_of_successors_are_of_allowed_actions(recording):
+ACTIONS = np.array([2, 0, 1])
+
+
+def seen(mask):
+    return {"observation": np.eye(3, 2, dtype=np.float32), "action_mask": mask}
+
+
+@pytest.fixture(scope="module")
+def learner():
+    return PQNLearner.create(0, seen(np.eye(3) > 0.0), ACTIONS, n_actions=3, features=())
+
+
+def test_values_of_successors_are_of_allowed_actions(recording, learner):
     agent, *_ = recording
-    obs, actions = np.ones((3, 2), np.float32), np.zeros(3, np.int32)
-    seen = {"observation": obs, "action_mask": np.eye(3, dtype=bool)}
-    learner = PQNLearner.create(0, seen, actions, n_actions=3, features=(4,))
-    found = jax.jit(agent._largest_value)(learner, seen)
-    np.testing.assert_allclose(found, np.diag(learner.q(seen)))
+    obs = seen(np.eye(3) > 0.0)
+    found = jax.jit(agent._largest_value)(learner, obs)
+    np.testing.assert_allclose(found, np.diag(learner.q(obs)))
 
 
-def test_a_batch_is_fitted_by_half_the_squared_error_however_large():
-    obs, actions = np.eye(3, 2, dtype=np.float32), np.array([2, 0, 1])
-    returns = np.array([0.5, -10.0, 30.0], np.float32)
-    learner = PQNLearner.create(0, obs, actions, n_actions=3, features=(4,))
-    q = np.asarray(learner.q(obs))[np.arange(3), actions]
-    batch = {"observations": obs, "actions": actions, "returns": returns}
-    _, info = learner.update(batch)
+def test_a_batch_is_fitted_by_half_the_squared_error_however_large(learner):
+    obs, returns = seen(np.ones((3, 3), bool)), np.array([0.5, -10.0, 30.0], np.float32)
+    q = np.asarray(learner.q(obs))[np.arange(3), ACTIONS]
+    _, info = learner.update({"observations": obs, "actions": ACTIONS, "returns": returns})
     np.testing.assert_allclose(info["critic_loss"], np.mean(0.5 * (q - returns) ** 2), rtol=1e-4)
     np.testing.assert_allclose(info["q"], q.mean(), rtol=1e-4)
 
@@ -87,19 +94,15 @@ def test_every_transition_is_learned_from_once_an_epoch(recording):
     np.testing.assert_allclose(seen[:2].mean(), seen[2:].mean(), rtol=1e-5)
 
 
-def test_values_are_those_of_normalised_layers_without_a_target(recording):
-    learner = recording[1].learner
-    names = [jax.tree_util.keystr(path) for path, _ in leaves(learner.critic)]
-    assert any("LayerNorm" in name for name in names)
+def test_values_are_those_of_normalised_layers_without_a_target():
+    learner = jax.eval_shape(CASE.make(MatchSign).start, KEY, CASE.hyperparams()).learner
+    paths = jax.tree_util.tree_leaves_with_path(learner.critic.params)
+    assert any("LayerNorm" in jax.tree_util.keystr(path) for path, _ in paths)
     assert not hasattr(learner, "target_critic")
 
 
-def leaves(critic):
-    return jax.tree_util.tree_leaves_with_path(critic.params)
-
-
 def test_two_devices_that_share_gradients_learn():
-    agent = CASE.make(MatchSign, False, n_groups=2, n_steps=150)
+    agent = CASE.make(MatchSign, False, n_groups=2, n_steps=150, features=())
     agent.train(KEY, CASE.hyperparams(), progress=False, mesh=make_mesh(2))
     np.testing.assert_array_equal(agent.policy(np.float32([[1.0, 0.0], [-1.0, 0.0]])), [1, 0])
 

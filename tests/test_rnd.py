@@ -21,9 +21,8 @@ TIME, ENVS = 8, 8
 
 @pytest.fixture(scope="module")
 def agent():
-    """One that two devices may share."""
-    fields = {"n_groups": 2, "replicated_updates": True}
-    return CASE.make(MatchSign, False, embedding_network=rnd.Embedding((8,), 4), **fields)
+    """The agent of the suite, whose programs it shares."""
+    return CASE.make(MatchSign)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +94,8 @@ def test_a_predictor_without_samples_stays_and_reports(agent):
 
 
 @pytest.mark.slow  # ten seconds; nothing else splits what predicts over devices
-def test_two_devices_make_the_training_of_one(agent):
+def test_two_devices_make_the_training_of_one():
+    agent = CASE.make(MatchSign, False, n_groups=2, replicated_updates=True)
     alone, shared = (
         agent.train(KEY, CASE.hyperparams(), mesh=mesh, progress=False)[0]
         for mesh in (None, make_mesh(2))

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pytest
 import trees
 from flax import linen as nn
 from jax.sharding import Mesh
@@ -25,8 +24,6 @@ def test_on_one_device_values_are_unchanged():
 
 def test_splits_over_an_axis_of_another_name():
     mesh = Mesh(np.array(jax.devices()[:2]), ("members",))
-    with pytest.raises(ValueError, match=r"no axis 'data'; it has \['members'\]"):
-        shard_batch({"rewards": np.ones(2)}, mesh)
     assert shard_batch({"rewards": np.ones(2)}, mesh, axis="members")["rewards"].shape == (2,)
 
 
@@ -70,13 +67,3 @@ def test_devices_share_an_update_without_a_change_to_it():
     pair = Mesh(np.array(jax.devices()).reshape(2, 4), ("data", "model"))
     assert {len(s.data) for s in shard_batch(batch, pair)["targets"].addressable_shards} == {8}
     assert len(replicate(state, pair).step.sharding.device_set) == 8
-
-
-def test_refuses_what_devices_cannot_share():
-    with pytest.raises(TypeError, match=r"n_devices must be an integer, got 1\.0"):
-        make_mesh(1.0)
-    for n, sizes in ((20, "16 or 24"), (3, "8")):
-        uneven = {"rewards": np.ones(16), "observations": {"x": np.ones((n, 2))}}
-        message = f"'observations/x' has {n} samples, which 8 devices .*; {sizes} would"
-        with pytest.raises(ValueError, match=message):
-            shard_batch(uneven)

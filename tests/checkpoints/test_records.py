@@ -28,8 +28,8 @@ SMALL = CASES["BC"]
 """For tests that need programs of their own: its are the smallest."""
 
 
-def small(folder=None, case=SMALL, **fields):
-    return case.make(MatchSign, False, n_steps=6, checkpoint_dir=folder, **fields)
+def small(folder=None, **fields):
+    return SMALL.make(MatchSign, False, n_steps=6, features=(), checkpoint_dir=folder, **fields)
 
 
 def lines_of(folder):
@@ -146,7 +146,7 @@ class WithMomentum(OptimizerParams):
 
 def test_hyperparameters_of_an_own_type_have_to_be_given(tmp_path):
     hyperparams = CASE.hyperparams(actor_optimizer_params=WithMomentum())
-    agent = small(tmp_path, CASE)
+    agent = CASE.make(MatchSign, False, n_steps=6, checkpoint_dir=tmp_path)
     agent.train(KEY, hyperparams, progress=False, callbacks=[lambda progress: True])
     with pytest.raises(ValueError, match="has a finite mean return"):
         agent.restore("best")  # without evaluation

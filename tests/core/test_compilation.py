@@ -20,7 +20,7 @@ from jaxagents.core.compilation import Programs, compile_at_once, jit_by_structu
 from jaxagents.engine.executors import OnDevice
 
 KEY = jax.random.key(0)
-SMALL = next(case for case in AGENTS if case.name == "REINFORCE")
+SMALL = next(case for case in AGENTS if case.name == "discrete BC")
 
 
 @pytest.mark.optimised
@@ -109,7 +109,7 @@ def test_programs_that_nobody_holds_are_released_but_for_those_used_last():
 
 
 def test_what_is_compiled_ahead_is_not_compiled_again():
-    agent = SMALL.make(MatchSign, rollout_length=3)  # which no other test has
+    agent = SMALL.make(MatchSign, features=(), n_evals=7)  # which no other test has
     executor, hyperparams = OnDevice(agent), SMALL.hyperparams()
     executor.compile(KEY, hyperparams)
     with compilations() as made:

@@ -235,21 +235,21 @@ def test_draws_in_proportion_to_priorities():
 
 
 def test_extreme_priorities_draw_rows_that_have_one():
-    empty = filled(300, 4, 10, prioritised=True)[0]  # 40 rows are held
-    for seed in range(10):
+    empty = filled(700, 35, 2, prioritised=True)[0]  # 70 rows are held
+    for seed in range(20):
         rng = np.random.default_rng(seed)
         some = rng.choice([1e-37, 1e-20, 1e-3, 1.0, 3e7, 1e30, 3e38, np.inf, np.nan, -1.0], 3)
-        values = rng.choice([0.0, *some], 40).astype(np.float32)
+        values = rng.choice([0.0, *some], 70).astype(np.float32)
         values[seed] = 1.0
-        buffer = with_priorities(empty, np.arange(40), values)
-        indices, probabilities = sample_prioritised(buffer, jax.random.key(seed), 256)
+        buffer = with_priorities(empty, np.arange(70), values)
+        indices, probabilities = sample_prioritised(buffer, jax.random.key(seed), 64)
         assert np.isfinite(buffer.priorities.levels[-1]).all()
         assert (known_priorities(buffer)[indices] > 0.0).all()
         assert ((probabilities > 0.0) & (probabilities <= 1.0)).all()
     for value in (0.0, 1e-42, np.nan):
-        buffer = with_priorities(empty, np.arange(40), np.full(40, value, np.float32))
-        indices, _ = sample_prioritised(buffer, jax.random.key(0), 256)
-        assert (indices < (40 if value else 1)).all()
+        buffer = with_priorities(empty, np.arange(70), np.full(70, value, np.float32))
+        indices, _ = sample_prioritised(buffer, jax.random.key(0), 64)
+        assert (indices < (70 if value else 1)).all()
         assert buffer.priorities.largest == 1.0
 
 
@@ -301,22 +301,6 @@ def test_a_loop_writes_in_place_also_in_a_vmap_whose_members_are_as_one_alone():
         assert (outcomes[-1][0].size == 100).all()
     alone, together = outcomes
     trees.assert_close(jax.tree.map(lambda x: x[0], together), alone)
-
-
-@pytest.mark.optimised
-@pytest.mark.slow  # programs that are compiled as for users
-def test_priorities_are_written_in_place_whatever_is_sampled():
-    indices, given_priorities = jnp.arange(5), jnp.arange(5.0)
-    new = stacked([transition()] * 4)
-
-    def iterate(_, buffer):
-        buffer = buffer.with_priorities(indices, given_priorities).add(new)
-        return buffer.add(new).with_priorities(indices, given_priorities)
-
-    buffer = create()
-    run = jax.jit(lambda buffer: jax.lax.fori_loop(0, 3, iterate, buffer), donate_argnums=0)
-    memory = run.lower(buffer).compile().memory_analysis()
-    assert memory.temp_size_in_bytes < 0.05 * buffer.priorities.levels[0].nbytes
 
 
 # What it is given.

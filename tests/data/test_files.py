@@ -50,16 +50,6 @@ def test_files_that_exist_are_not_touched_and_missing_folders_named(tmp_path, na
         Dataset(arrays()).save(tmp_path / "none" / name)
 
 
-@pytest.mark.parametrize("name", ["data", "data.npy"])
-def test_other_endings_are_refused(tmp_path, name):
-    for use in (Dataset(arrays()).save, Dataset.load):
-        with pytest.raises(
-            ValueError, match=rf"must end in \.npz or \.h5 or \.hdf5, got .*{name}\."
-        ):
-            use(tmp_path / name)
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("name", "array"),
     [

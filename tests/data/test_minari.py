@@ -135,21 +135,18 @@ def test_an_environment_can_be_named():
         assert minari_dataset.storage.metadata["description"] == "For tests."
 
 
-def recorded(n_episodes=3, dtype=np.float64, **changes):
+def recorded():
     """A dataset as others may have made it: 64-bit numbers, whole rewards, and lists."""
     rng = np.random.default_rng(1)
     buffers = [
         minari.data_collector.EpisodeBuffer(
-            **{
-                "observations": rng.normal(size=(n + 2, 2)).astype(dtype),
-                "actions": list(rng.integers(3, size=n + 1)),
-                "rewards": [1] * (n + 1) if n == 0 else [0.5] * (n + 1),
-                "terminations": [False] * (n + 1),
-                "truncations": [False] * n + [n > 1],
-                **changes,
-            }
+            observations=rng.normal(size=(n + 2, 2)),
+            actions=list(rng.integers(3, size=n + 1)),
+            rewards=[1] * (n + 1) if n == 0 else [0.5] * (n + 1),
+            terminations=[False] * (n + 1),
+            truncations=[False] * n + [n > 1],
         )
-        for n in range(n_episodes)
+        for n in range(3)
     ]
     return buffers, minari.create_dataset_from_buffers(
         "others/recorded-v0",
@@ -158,12 +155,6 @@ def recorded(n_episodes=3, dtype=np.float64, **changes):
         action_space=spaces.Discrete(3),
         **ABOUT,
     )
-
-
-def one_step(observations):
-    flags = {"terminations": [True], "truncations": [False]}
-    parts = {"observations": observations, "actions": [0], "rewards": [1], **flags}
-    return [minari.data_collector.EpisodeBuffer(**parts)]
 
 
 def test_real_numbers_are_narrowed_unless_told_otherwise():
@@ -209,19 +200,6 @@ def test_chosen_episodes_are_read():
     trees.assert_equal(dict(loaded), dict(from_minari(source).get_subset([0, 3, 4, 5])))
     with pytest.raises(ValueError, match=r"'others/recorded-v0' must have steps.* 0, and has 0"):
         from_minari(source.filter_episodes(lambda episode: False))
-
-
-def test_types_that_differ_between_episodes_are_widened():
-    _, source = recorded(2)
-    rng = np.random.default_rng(0)
-    images = rng.integers(9, size=(2, 2), dtype=np.uint8)
-    for observations in (images, rng.normal(size=(2, 2))):
-        source.update_dataset_from_buffer(one_step(observations))
-    chosen = source.filter_episodes(lambda episode: episode.id >= 2)
-    loaded = from_minari(chosen)
-    assert loaded["observations"].dtype == np.float32
-    np.testing.assert_array_equal(loaded["observations"][0], images[0])
-    np.testing.assert_array_equal(loaded["masks"], [0.0, 0.0])
 
 
 class Source(list):

@@ -130,16 +130,6 @@ def test_a_plateau_of_a_sweep_counts_the_evaluations_before(tmp_path):
     np.testing.assert_array_equal(returns, more.metrics["returns"])
 
 
-def test_an_error_in_a_callback_loses_nothing():
-    def fails(progress):
-        assert progress.step < 2, "enough"
-
-    agent = make()
-    with pytest.raises(AssertionError, match="enough"):
-        agent.train(KEY, CASE.hyperparams(), progress=False, callbacks=[fails])
-    assert agent.training_runner.update_step == 2
-
-
 def progress_of(means, seconds=0.0):
     history = {"returns": np.array(means, float)[:, None]}
     return Progress(len(means), 100, seconds, {"returns": float(means[-1])}, history, None)

@@ -86,7 +86,8 @@ def test_loggers_get_the_mean_of_every_metric_and_a_bar_shows_progress(capfd):
 
 
 def test_shows_progress_inside_of_a_compiled_program_if_asked(capfd):
-    agent, hyperparams = make(), CASE.hyperparams()
+    case = CASES["BC"]
+    agent, hyperparams = case.make(MatchSign, False, n_steps=6, features=()), case.hyperparams()
     silent = jax.jit(agent.train).trace(KEY, hyperparams)
     assert not silent.jaxpr.effects  # nothing is called on the host, and so nothing shown
 

@@ -58,7 +58,7 @@ class Case(NamedTuple):
     env: Any
     config: Any
     hyperparams: Any
-    after: int
+    after: int = 0
     """Updates before an interruption."""
 
     def make(self, env=None, evaluated=True, agent=None, **fields):
@@ -106,7 +106,7 @@ CASES = {
             **STATISTICS,
             n_steps=400,
             eval_frequency=400,
-            features=(16,),
+            features=(),
             buffer_size=2_000,
         ),
         sac.HyperParameters(**dict.fromkeys(RATES, 1e-2), tau=0.05),
@@ -117,7 +117,6 @@ CASES = {
         lambda: PettingZoo(relay),
         ippo.AgentConfig(**{**ON_POLICY, **ACTORS}),
         ippo.HyperParameters(actor_optimizer_params=RATE),
-        5,
     ),
 }
 small, make_sac = CASES["on-policy"].make, CASES["buffer"].make
@@ -168,6 +167,7 @@ def test_films_and_exports(case, learnt, tmp_path, monkeypatch):
     assert action == 1 if case.agent is Noting else action > 1.5  # in the environment's units
 
 
+@pytest.mark.parametrize("case", ["on-policy", "buffer"], indirect=True)
 def test_what_goes_on_is_the_same_bit_for_bit(case, learnt, tmp_path):
     folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
     whole, n_left = learnt.training_runner, case.config.n_steps - case.after
@@ -377,7 +377,7 @@ def test_in_vectors_rows_follow_one_another_until_an_episode_ends(mode):
 def test_masks_of_any_type_and_limits_that_terminate():
     """Each action that `Masked` is not allowed is refused by it."""
     fields = {"max_episode_steps": 2, "terminate_at_limits": True}
-    config = dqn.AgentConfig(**BUFFER, n_steps=6, features=(8,), **fields)
+    config = dqn.AgentConfig(**BUFFER, n_steps=6, features=(), **fields)
     runner, metrics = DQN(Gymnasium(Masked), None, config).train(KEY, progress=False)
     assert runner.obs["action_mask"].dtype == bool
     assert set(np.unique(runner.buffer.to_dataset()["actions"])) <= {1, 3}
@@ -406,7 +406,7 @@ def test_rewards_that_are_not_finite_are_reported():
 
 def test_offline_agents_are_evaluated():
     rows = make_sac().train(KEY, n_steps=6, progress=False)[0].buffer.to_dataset()
-    config = bc.AgentConfig(n_steps=2, features=(8,), minibatch_size=4, eval_frequency=1, n_evals=2)
+    config = bc.AgentConfig(n_steps=2, features=(), minibatch_size=4, eval_frequency=1, n_evals=2)
     agent = BC(CASES["buffer"].env(), None, config, dataset=Dataset({**rows}))
     _, metrics = agent.train(KEY, progress=False)
     assert metrics["returns"].shape == (3, 2)
@@ -443,7 +443,7 @@ def test_environments_by_their_names():
 
 def test_a_buffer_in_the_memory_of_the_host_gives_the_same_training():
     config = dqn.AgentConfig(
-        **BUFFER, n_steps=12, buffer_size=100, gradient_steps=2, n_step_returns=2, features=(8,)
+        **BUFFER, n_steps=12, buffer_size=100, gradient_steps=2, n_step_returns=2, features=()
     )
     here, accelerator = jax.devices()[:2]
     mode = AutoresetMode.NEXT_STEP  # in which steps of some environments are left out
@@ -470,7 +470,7 @@ class Counted(Walk):
 
 
 def test_further_steps_of_a_rollout_have_random_numbers_of_their_own():
-    config = dqn.AgentConfig(batch_size=1, buffer_size=64, learning_starts=1, features=(8,))
+    config = dqn.AgentConfig(batch_size=1, buffer_size=64, learning_starts=1, features=())
     env = vector(Counted, AutoresetMode.NEXT_STEP, 1)  # which takes a step to begin an episode
     agent = Numbered(env, None, config, False)
     runner = agent.advance(agent.start(KEY), 20)

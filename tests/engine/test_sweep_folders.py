@@ -80,9 +80,10 @@ def test_replay_buffers_go_on_and_are_filled_anew_where_they_were_left_out(tmp_p
     case = CASES["DQN"]
 
     def part(name, n_steps, **fields):
-        return sweep(make(tmp_path / name, case=case, **fields), n_steps, case=case)
+        folder = name and tmp_path / name
+        return sweep(make(folder, case, features=(), **fields), n_steps, case=case)
 
-    whole = sweep(make(None, case), case=case)
+    whole = part(None, 4)
     part("whole", 2)
     trees.assert_equal(whole, part("whole", 4))
     part("lean", 2, checkpoint_buffer=False)
@@ -161,7 +162,7 @@ def test_goes_on_on_several_devices_as_on_cores(tmp_path, monkeypatch):
         return contextlib.nullcontext(MembersOnDevices(agent, devices))
 
     def swept(folder, n_steps):
-        agent = make(folder, case, evaluated=False)
+        agent = make(folder, case, evaluated=False, features=())
         return agent.sweep(keys, hyperparams, n_steps=n_steps, progress=False)
 
     on_cores = swept(None, 4)
@@ -172,5 +173,5 @@ def test_goes_on_on_several_devices_as_on_cores(tmp_path, monkeypatch):
     trees.assert_equal(swept(None, 4), parts)
     trees.assert_close(on_cores, parts)
     sets = jax.tree.map(lambda x: np.full(3, x, np.float32), hyperparams)
-    members = MembersOnDevices(make(None, case, evaluated=False), devices)
+    members = MembersOnDevices(make(None, case, evaluated=False, features=()), devices)
     assert not collectives_of(lowered_updates(members, keys, sets))

@@ -25,7 +25,7 @@ from jaxagents.learners.optimizer import SkipNotFinite
 from jaxagents.sharding import make_mesh
 
 CASES = {case.name: case for case in AGENTS}
-CASE = CASES["REINFORCE"]
+CASE, DQN = CASES["REINFORCE"], CASES["DQN"]
 KEY = jax.random.key(0)
 
 
@@ -55,27 +55,24 @@ class Fused(Endless):
         return obs, state, reward, done, info
 
 
-def fused(name, n_steps=60, **fields):
-    """An agent of an environment with a fuse."""
-    case = CASES[name]
-    sizes = {"n_steps": n_steps, "eval_frequency": 60, "max_episode_steps": 10_000}
-    env = Fused(case.n_actors, case.continuous)
-    return case.agent(env, None, case.config(**sizes, **fields), eval_during_training=False)
+def fused(**fields):
+    """A DQN agent of an environment with a fuse."""
+    sizes = {"n_steps": 60, "eval_frequency": 60, "max_episode_steps": 10_000, "features": ()}
+    config = DQN.config(**sizes, **fields)
+    return DQN.agent(Fused(), None, config, eval_during_training=False)
 
 
-def lit(agent, name, of, n_steps, environments):
+def lit(agent, n_steps, fuses, in_observation):
     """A fresh runner, some of whose environments spoil what they give after so many steps."""
-    runner = agent.start(KEY, CASES[name].hyperparams())
-    state = runner.envstate.envstate
-    fuse, in_observation = np.full(state.fuse.shape, -1, np.int32), np.full(state.fuse.shape, False)
-    fuse[environments], in_observation[environments] = n_steps, of == OBSERVATIONS
-    state = state.replace(fuse=jnp.asarray(fuse), in_observation=jnp.asarray(in_observation))
+    runner = agent.start(KEY, DQN.hyperparams())
+    fuse = jnp.where(np.asarray(fuses), n_steps, -1).astype(jnp.int32)
+    state = runner.envstate.envstate.replace(fuse=fuse, in_observation=np.asarray(in_observation))
     return runner.replace(envstate=runner.envstate.replace(envstate=state))
 
 
 def test_devices_stop_together_and_name_what_environments_gave():
-    agent = fused("DQN", n_groups=2)
-    runner = lit(agent, "DQN", OBSERVATIONS, 4 * agent.config.rollout_length + 1, [3])
+    agent, fourth = fused(n_groups=2), np.arange(4) == 3
+    runner = lit(agent, 4 * agent.config.rollout_length + 1, fourth, fourth)
     with pytest.raises(NotFiniteError, match=r"since update 5: observations of environments \[3\]"):
         agent.train(None, None, runner, progress=False, mesh=make_mesh(2))
     runner = agent.training_runner
@@ -83,30 +80,38 @@ def test_devices_stop_together_and_name_what_environments_gave():
     assert 0 < agent.previous_training_max_step < 60
 
 
+def blinding(**fields):
+    """An agent whose environments observe nothing in update 2, and in each evaluation."""
+    config = CASE.config(max_episode_steps=16, keep_checkpoints=None, **fields)
+    return CASE.agent(Fused(fuse=12, of=OBSERVATIONS), None, config)
+
+
+@pytest.mark.filterwarnings("ignore:The evaluation after update")
 def test_the_update_is_named_and_the_last_good_checkpoint_and_the_spoilt_runner_are_kept(tmp_path):
-    folder = {"checkpoint_dir": tmp_path, "restore_agent": True, "keep_checkpoints": None}
-    agent = fused("REINFORCE", **folder)
-    runner = lit(agent, "REINFORCE", REWARDS, 5 * agent.config.rollout_length + 1, [3])
-    agent.train(None, None, runner, n_steps=3, progress=False)
+    folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
+    agent = blinding(**folder)
+    agent.train(KEY, CASE.hyperparams(), n_steps=1, progress=False)
     with pytest.raises(NotFiniteError, match="the last one before it is whole") as raised:
         agent.train(None, None, agent.training_runner, progress=False)
-    told = r"since update 6: rewards of environments \[3\], actor_gradient_norm, actor_loss.*"
+    told = (
+        r"since update 2: observations of environments \[0, 1, .*actor_gradient_norm, actor_loss.*"
+    )
     assert re.search(rf"{told}; and by update \d+: parameters of the actor", str(raised.value))
     step, spoilt = agent.previous_training_max_step, agent.training_runner
     assert not_finite(agent.vital_arrays(spoilt))
-    again = fused("REINFORCE", **folder)
+    again = blinding(**folder)
     runner, _ = again.restore("last")
     assert not not_finite(again.vital_arrays(runner))
-    assert saved_steps(tmp_path)[-1] == again.previous_training_max_step == 3
-    stretch = again.replay(3, step - 3)
+    assert saved_steps(tmp_path)[-1] == again.previous_training_max_step == 1
+    stretch = again.replay(0, step)
     trees.assert_equal(spoilt, stretch.runner)
-    assert stretch.metrics["update_step"].tolist() == [*range(4, step + 1)]
-    assert stretch.not_finite_since == 6
+    assert stretch.metrics["update_step"].tolist() == [*range(1, step + 1)]
+    assert stretch.not_finite_since == 2
     assert stretch.not_finite[0] == "parameters of the actor"
     np.testing.assert_array_equal(
-        np.isfinite(stretch.metrics["actor_loss"]), stretch.metrics["update_step"] < 6
+        np.isfinite(stretch.metrics["actor_loss"]), stretch.metrics["update_step"] < 2
     )
-    assert again.previous_training_max_step == 3
+    assert again.previous_training_max_step == 1
 
 
 def test_a_replay_is_of_the_hyperparameters_that_there_were(tmp_path):
@@ -123,14 +128,8 @@ def test_a_replay_is_of_the_hyperparameters_that_there_were(tmp_path):
     trees.assert_equal(agent.replay(3, 1).runner.hyperparams, first.hyperparams)
 
 
-def blinding(**fields):
-    """An agent whose environments observe nothing in update 2, and in each evaluation."""
-    config = CASE.config(max_episode_steps=16, stop_if_not_finite=False, **fields)
-    return CASE.agent(Fused(fuse=12, of=OBSERVATIONS), None, config)
-
-
 def test_a_training_may_go_on_with_a_warning_and_is_never_the_best(tmp_path):
-    agent = blinding(checkpoint_dir=tmp_path, keep_checkpoints=None)
+    agent = blinding(checkpoint_dir=tmp_path, stop_if_not_finite=False)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         agent.train(KEY, CASE.hyperparams(), n_steps=4, progress=False)
@@ -172,8 +171,9 @@ def test_parameters_that_are_not_finite_are_never_the_best(tmp_path):
 
 def test_an_offline_agent_whose_numbers_are_not_finite_is_named_with_its_update():
     case = CASES["discrete BC"]
+    agent = case.make(MatchSign, False, features=())
     with pytest.raises(NotFiniteError, match=r"since update 2: actor_loss; and by update \d+: the"):
-        case.make(MatchSign, False).train(KEY, case.hyperparams(3e38), progress=False)
+        agent.train(KEY, case.hyperparams(3e38), progress=False)
 
 
 def test_flags_of_the_steps_of_a_rollout_are_those_of_the_whole():
@@ -205,12 +205,9 @@ def test_gradients_that_are_not_finite_can_be_skipped_and_few_are():
     """Whatever is normalised or drawn by priorities."""
     switches = {"normalise_observations": True, "normalise_rewards": True}
     switches |= {"prioritised_replay": True, "stop_if_not_finite": False}
-    agent = fused("DQN", optimizer=SkipNotFinite(optax.adam), **switches)
-    runner = lit(agent, "DQN", OBSERVATIONS, 20, slice(None))
-    state = runner.envstate.envstate
-    in_observation = jnp.arange(len(state.fuse)) % 2 == 0  # and in the rewards of others
-    state = state.replace(in_observation=in_observation)
-    runner = runner.replace(envstate=runner.envstate.replace(envstate=state))
+    agent = fused(optimizer=SkipNotFinite(optax.adam), **switches)
+    in_observation = np.arange(4) % 2 == 0  # and in the rewards of others
+    runner = lit(agent, 20, np.ones(4, bool), in_observation)
     runner, _ = agent.train(None, None, runner, progress=False)
     network, arrays = runner.learner.critic, agent.vital_arrays(runner)
     assert not not_finite({name: x for name, x in arrays.items() if "buffer" not in name})

@@ -11,8 +11,7 @@ from suite_checks import played, trace_updates
 
 from jaxagents import A2C, Environment
 from jaxagents.core.observed import action_mask, network_input
-from jaxagents.envs import Episodes, FrameStack, Step, WithPrevious, as_environment, check_env
-from jaxagents.envs.spaces import Composite
+from jaxagents.envs import Episodes, FrameStack, Step, WithPrevious, as_environment
 
 KEY = jax.random.key(0)
 
@@ -111,17 +110,6 @@ def test_kinds_among_others_stay_numbers():
     space = wrapped.observation_space.spaces["observation"].spaces["floor"]
     assert space.shape == (2,)
     assert np.issubdtype(space.dtype, np.integer)
-
-
-@pytest.mark.parametrize("wrap", [FrameStack, WithPrevious, check_env])
-@pytest.mark.parametrize("nested", [False, True])
-def test_kinds_that_do_not_start_at_0_are_refused(wrap, nested):
-    env, kinds = Room(), gymnasium.spaces.Discrete(5, start=2)
-    env.observation_space = Composite({"room": kinds}) if nested else kinds
-    with pytest.raises(
-        ValueError, match=r"Room\.observation_space must hold integers that start at"
-    ):
-        wrap(env)
 
 
 def test_actions_and_rewards_before_are_shown_and_forgotten_with_the_episode():

@@ -147,8 +147,6 @@ def test_deviations_that_do_not_depend_on_the_observation():
     np.testing.assert_allclose(np.exp(fixed.log_std), [[0.1, 0.2, 0.3]] * 6, rtol=1e-6)
     assert variables["params"]["Dense_0"]["kernel"].shape == (7, 3)
     assert "log_std" not in variables["params"]
-    with pytest.raises(ValueError, match="fixed_std must be positive"):
-        Policy(WIDTHS, action_dim=3, fixed_std=(0.1, -0.1))
 
 
 def test_categorical_policy_cools_down_to_its_mode():

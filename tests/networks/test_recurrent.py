@@ -111,13 +111,3 @@ def test_refuses_what_is_no_cell(cell, found):
     given = types.SimpleNamespace(cell=cell)  # the constructor checks types in tests already
     with pytest.raises(TypeError, match=rf"such as nn\.GRUCell\(64\), got {found}\."):
         WithMemory.__post_init__(given)
-
-
-@pytest.mark.parametrize("cell", [nn.OptimizedLSTMCell(4), MinGRUCell(4)])
-def test_says_which_memory_is_needed(cell):
-    network = WithMemory(CategoricalActor(2, features=()), cell)
-    obs = OBS[0, 0]
-    variables = jax.eval_shape(network.init, KEY, network.initial(), obs)
-    for wrong in ((), None, np.zeros(3, np.float32)):
-        with pytest.raises(ValueError, match=r"\(4,\).*: at first agent\.initial_carry\(train"):
-            jax.eval_shape(network.apply, variables, wrong, obs)

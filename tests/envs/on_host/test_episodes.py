@@ -189,21 +189,6 @@ def test_finds_how_a_vector_starts_episodes_whatever_was_made_after_it():
         assert env.plays_again == (mode == DISABLED)
 
 
-def test_a_vector_without_last_observations_is_refused():
-    class Forgetful(gymnasium.vector.VectorWrapper):
-        def step(self, actions):
-            *outcome, _ = self.env.step(actions)
-            return *outcome, {}
-
-    episodes = begun(vector(SAME_STEP, wrap=Forgetful))
-
-    def play_five_steps():
-        return [episodes.step(actions_of(time)) for time in range(5)]
-
-    with pytest.raises(KeyError, match="final_obs"):
-        play_five_steps()
-
-
 def test_actions_are_moved_into_their_box():
     box = spaces.Box(np.float32([-1, 0]), np.float32([1, 2]), dtype=np.float32)
     space = spaces.Dict({"box": box, "choice": spaces.Discrete(3)})
@@ -215,17 +200,6 @@ def test_actions_are_moved_into_their_box():
     precise = spaces.Box(-0.1, 0.1, (2,), np.float64)
     for action in fitting_actions(precise, np.float32([[-5, 5], [0.1, -0.1]])):
         assert precise.contains(action)
-
-
-def test_infos_that_are_no_numbers_are_refused():
-    class Recorded(Walk):
-        def step(self, action):
-            *outcome, info = super().step(action)
-            return *outcome, {**info, "won": {"by": 1.0}}
-
-    episodes = begun(vector(make=Recorded))
-    with pytest.raises(ValueError, match=r"'won', which must be a number, but .* has {'by': "):
-        episodes.step(actions_of(0))
 
 
 def test_no_environment_is_played_in_twice():
