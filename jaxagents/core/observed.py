@@ -157,20 +157,6 @@ def entries_beside(obs: PyTree) -> dict[str, PyTree]:
     return {name: x for name, x in entries.items() if x is not None}
 
 
-def without_critic_state(obs: PyTree) -> PyTree:
-    """An observation without the view of a centralised critic.
-
-    Args:
-        obs: One observation, or a batch of them.
-
-    Returns:
-        The observation, as it is if it is no dict.
-    """
-    if not isinstance(obs, Mapping):
-        return obs
-    return {name: x for name, x in obs.items() if name != CRITIC_STATE}
-
-
 def is_observed_beside(obs: PyTree) -> bool:
     """Whether an observation has entries that networks do not see.
 

@@ -14,10 +14,15 @@ from probes import Allowed, MatchSign
 from registry import AGENTS
 
 from jaxagents import MAPPO, PPO, load_policy
-from jaxagents.core.observed import without_critic_state
 from jaxagents.engine.sweep import SweepResult
 
 KEY = jax.random.key(0)
+
+
+def _without_critic_state(obs):
+    return {name: x for name, x in obs.items() if name != "critic_state"}
+
+
 CASES = {case.name: case for case in AGENTS}
 
 
@@ -227,7 +232,7 @@ GIVEN = {
 def test_entries_are_taken_by_their_names_and_what_critics_see_is_not_needed(moves):
     policy, obs = moves.policy, observations_of(moves.agent)
     expected = actions_of(moves.agent, obs)
-    for given in (obs, without_critic_state(obs)):
+    for given in (obs, _without_critic_state(obs)):
         trees.assert_close(policy(given), expected)
     action = policy(GIVEN)
     lists = {**GIVEN, "velocity": [-1.0] * 3, "position": [1, 1, 1]}
@@ -277,7 +282,7 @@ def test_what_a_centralised_critic_sees_is_not_needed_to_act(tmp_path):
     agent, _, policy = exported(MAPPO(Overseen(2), None, config), "MAPPO", tmp_path / "policy")
     obs = observations_of(agent)
     expected = actions_of(agent, obs)
-    seen = without_critic_state(obs)
+    seen = _without_critic_state(obs)
     for given in (seen, *seen.values(), obs):
         trees.assert_close(policy(given), expected)
 

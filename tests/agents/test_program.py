@@ -13,6 +13,22 @@ KEY = jax.random.key(0)
 SMALL = next(case for case in AGENTS if case.name == "REINFORCE")
 
 
+def _split(runner, metrics):
+    """The runner and how it plays, and the means of losses, which programs may round otherwise."""
+    played = {name: x for name, x in metrics.items() if name not in runner.info}
+    losses = {name: metrics[name] for name in runner.info}
+    return (runner.replace(info={}), played), (runner.info, losses)
+
+
+def test_plain_equals_traced_bit_for_bit():
+    agent = SMALL.make(MatchSign)
+    plain = agent.train(KEY, SMALL.hyperparams(), progress=False)
+    traced = jax.jit(agent.train)(KEY, SMALL.hyperparams())
+    exact, rounded = zip(*(_split(*training) for training in (plain, traced)), strict=True)
+    trees.assert_equal(*exact)
+    trees.assert_close(*rounded)
+
+
 def test_one_program_makes_every_number_of_updates():
     agent = SMALL.make(MatchSign)
     runner = agent.advance(agent.start(KEY, SMALL.hyperparams()), np.int32(1))
