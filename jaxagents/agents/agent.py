@@ -168,7 +168,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         loggers, callbacks = as_loggers(loggers), as_callbacks(callbacks)
         if mesh is not None:
             self.episodes.env.check_compiled()
-        executor = self._executor if mesh is None else OnMesh(self, mesh)
+        executor = _executor_of(self) if mesh is None else OnMesh(self, mesh)
         earlier = None if runner is None else self._last.metrics_until(runner, self)
         first_key = key if runner is None else None
         with Interruption() as interruption:
@@ -180,7 +180,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 own = runner if runner is self.training_runner else as_own(self, runner)
                 runner = executor.place(self._complete(own))
                 if hyperparams is not None:
-                    runner = self._executor.restart(runner, hyperparams)
+                    runner = _executor_of(self).restart(runner, hyperparams)
             return run.train(
                 self,
                 executor,
@@ -379,7 +379,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         runner = self._last.usable_runner
         acting, moment = self._acting(runner), self.moment(runner)
         key = single_key(rng, "eval")
-        return self._executor.player.play(key, acting, n_evals, deterministic, moment)
+        return _executor_of(self).player.play(key, acting, n_evals, deterministic, moment)
 
     def render_episode(
         self,
@@ -432,7 +432,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         key = single_key(rng, "render_episode")
         with naming_misfits(self, playing):
             acting, moment = self._acting(playing), self.moment(playing)
-            states, n_steps = self._executor.player.record(
+            states, n_steps = _executor_of(self).player.record(
                 key, acting, longest, deterministic, moment
             )
         frames = draw_states(env.at_update(*moment), states, 1 + int(n_steps))
@@ -534,12 +534,6 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         return runner, metrics
 
     @property
-    def _executor(self) -> OnDevice[RunnerT]:
-        """Its programs: whole, or around environments that are stepped on the host."""
-        plays_on_host = self.episodes.env.on_host and self.host_collection is not None
-        return OnHost(self) if plays_on_host else OnDevice(self)
-
-    @property
     def agent_trained(self) -> bool:
         """Whether the agent remembers a training."""
         return self._last.runner is not None
@@ -580,7 +574,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             ValueError: There are several random keys, or a hyperparameter is out of range or an array.
         """
         hyperparams = self._hyperparams(hyperparams)
-        return self._executor.start(single_key(rng, "start"), hyperparams)
+        return _executor_of(self).start(single_key(rng, "start"), hyperparams)
 
     def restart(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
         """Replaces the hyperparameters of a runner.
@@ -599,7 +593,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """
         hyperparams = self._hyperparams(hyperparams)
         with naming_misfits(self, runner):
-            return self._executor.restart(runner, hyperparams)
+            return _executor_of(self).restart(runner, hyperparams)
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
         """Makes updates, in the memory of the runner that it is given.
@@ -620,7 +614,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         if not isinstance(n_updates, jax.Array):
             not_negative("n_updates", cast(SupportsIndex, n_updates))
         with naming_misfits(self, runner):
-            return self._executor.advance(self._complete(runner), n_updates)[0]
+            return _executor_of(self).advance(self._complete(runner), n_updates)[0]
 
     def evaluate(self, runner: RunnerT) -> Metrics:
         """The metrics of one evaluation point.
@@ -637,7 +631,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             ValueError: The runner is used up, or does not fit.
         """
         with naming_misfits(self, runner):
-            return self._executor.evaluate(runner)
+            return _executor_of(self).evaluate(runner)
 
     @compiled
     def env_reset(self, rng: Seed) -> tuple[RandomKey, PyTree, EpisodeState]:
@@ -708,3 +702,9 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         self.programs = Programs.of(behaviour)
         self._last = LastRun()
         self._key = key
+
+
+def _executor_of(agent: Agent[Any, Any, RunnerT]) -> OnDevice[RunnerT]:
+    """The programs of an agent: whole, or around environments that are stepped on the host."""
+    plays_on_host = agent.episodes.env.on_host and agent.host_collection is not None
+    return OnHost(agent) if plays_on_host else OnDevice(agent)
