@@ -319,6 +319,7 @@ MISTAKES = {
     "eval x --checkpoint worst": "--checkpoint: no type matching",
     "train ppo gym:CartPole-v1": "'gym': write 'gymnasium:CartPole-v1'.",
     "train sac gymnasium:CartPole-v1 --n-envs 3": "--buffer-size must be",
+    "train sac gymnasium:Pendulum-v1 --buffer-on-host": "set --no-checkpoint-buffer.",
     "sweep ppo gymnasium:CartPole-v1": "CartPole-v1 runs on the host",
     "train ppo brx:ant": "There is no suite or module 'brx'. Did you mean 'brax'?",
     "train ppo gymnasium:LunarLander-v3": "Box2D is not installed",

@@ -77,9 +77,13 @@ def _with_options(line: str, fields: Collection[str]) -> str:
     def option(found: re.Match[str]) -> str:
         name = found["name"]
         is_meant = found["config"] or "_" in name or found.start() == 0
-        return f"--{name.replace('_', '-')}" if is_meant and name in fields else found[0]
+        if not (is_meant and name in fields):
+            return found[0]
+        prefix = "--no-" if found["flag"] == "=False" else "--"
+        return prefix + name.replace("_", "-")
 
-    return re.sub(r"\b(?P<config>\w*Config\.)?(?P<name>[a-z]\w*(\.[a-z]\w*)*)", option, line)
+    name = r"\b(?P<config>\w*Config\.)?(?P<name>[a-z]\w*(\.[a-z]\w*)*)"
+    return re.sub(rf"{name}(?P<flag>=True|=False)?", option, line)
 
 
 def check_environment(name: str) -> None:
