@@ -14,7 +14,6 @@ from jaxagents.agents.checks import check_hooks_of_others, naming_observations
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.runners import LearnerRunner
 from jaxagents.core.arrays import atleast_nd
-from jaxagents.core.describe import name_of
 from jaxagents.core.hyperparameters import has_schedules, is_schedule
 from jaxagents.core.observed import Remembered, observation_of
 from jaxagents.engine.checks import check_same_arrays
@@ -207,13 +206,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     def _create_learner(self, rng: Key[Array, ""], hyperparams: HyperparametersT) -> Learner:
         """The learner before its first update."""
         learner = self._learner_type
-        kinds = {learner._config_type: self.config, learner._hyperparams_type: hyperparams}
-        for expected, given in kinds.items():
-            if not isinstance(given, expected):
-                raise TypeError(
-                    f"{learner.__name__} reads the fields of {name_of(expected)}, got a "
-                    f"{name_of(type(given))}, which does not inherit from it."
-                )
+        learner.check_kinds(self.config, hyperparams)
         config, example = self._learner_config(), self._example()
         seen = self._seen(self._initial_memories(), example.observations)
         return learner.from_config(config, hyperparams, rng, example.replace(observations=seen))

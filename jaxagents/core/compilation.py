@@ -244,8 +244,6 @@ def _array_fingerprint(x: object) -> Hashable:
 
 BehaviourT = TypeVar("BehaviourT", bound=Hashable)
 AgentT = TypeVar("AgentT", bound=Any)
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class Programs(Generic[BehaviourT]):

@@ -161,11 +161,13 @@ class Hyperparameters(struct.PyTreeNode):
 
     def __post_init__(self) -> None:
         """Makes schedules of functions."""
-        given = {name: x for name, x in vars(self).items() if callable(x) or isinstance(x, Mapping)}
-        for field in dataclasses.fields(self) if given else ():  # JAX makes many without any
+        for name, value in list(vars(self).items()):
+            if not (callable(value) or isinstance(value, Mapping)):
+                continue  # nearly all, and JAX makes many of these
+            field = self.__dataclass_fields__[name]
             is_nested = isinstance(field.default, Hyperparameters)
-            if field.name in given and not is_nested and field.metadata.get("pytree_node", True):
-                object.__setattr__(self, field.name, _scheduled(given[field.name]))
+            if not is_nested and field.metadata.get("pytree_node", True):
+                object.__setattr__(self, name, _scheduled(value))
 
     def at(self, update_step: ArrayLike) -> Self:
         """The hyperparameters of one update: numbers in place of schedules.

@@ -64,9 +64,8 @@ class OnDevice(Generic[RunnerT]):
             if self._program.evaluates and self.player is jitted:
                 runner = self._placed(advance.out_info[0].replace(info={}))
                 play_point = jitted.play_point.trace(runner)
-                self._program.report(
-                    advance.out_info[0], play_point.out_info
-                )  # raises if a name is taken
+                played = play_point.out_info
+                self._program.report(advance.out_info[0], played)  # raises if a name is taken
                 programs.append(play_point)
             compile_at_once(programs)
 

@@ -189,13 +189,14 @@ class _Playing:
 
     def learn(self, *rollout: HostRollout) -> None:
         """Learns from a rollout, or from what was stored before."""
-        learning, kept = self.learning, {}
-        if self._storage and self._storage.batches:
-            with self._storage.near:
-                rollout = (self._jitted.batches(*_drawn_from(learning)),)
-            kept, learning = {"buffer": learning.buffer}, learning.replace(buffer=None)
-        learning, *reported = self._jitted.learn(learning, *rollout)
-        self.learning = learning.replace(**kept)
+        learning, storage = self.learning, self._storage
+        if storage is None or storage.batches is None:
+            self.learning, *reported = self._jitted.learn(learning, *rollout)
+        else:
+            with storage.near:
+                batches = self._jitted.batches(*_drawn_from(learning))
+            after, *reported = self._jitted.learn(learning.replace(buffer=None), batches)
+            self.learning = after.replace(buffer=learning.buffer)
         self._note(*reported)
 
     def store(self, rollout: HostRollout) -> None:

@@ -18,6 +18,7 @@ from jaxagents import ops
 from jaxagents.core import numbers
 from jaxagents.core.arrays import as_key, without_weak_types
 from jaxagents.core.compilation import Jitted, jit_by_structure
+from jaxagents.core.describe import name_of
 from jaxagents.core.hook_names import check_hook_forms, check_hook_names, check_pair
 from jaxagents.core.hyperparameters import (
     Hyperparameters,
@@ -141,10 +142,12 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             The learner.
 
         Raises:
-            TypeError: The actions or a network is of the wrong kind.
+            TypeError: The configuration, the hyperparameters, the actions or a network is of the wrong
+                kind.
             ValueError: The number of actions is out of range, or observations, actions and networks do
                 not fit each other.
         """
+        cls.check_kinds(config, hyperparams)
         hooks = [*cls.hooks, "_initial", "_update", "_policy"]
         check_hook_names(cls, hooks)
         check_hook_forms(cls, hooks)
@@ -161,6 +164,25 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         hyperparams = cls._with_defaults(cast(HyperparametersT, hyperparams), example)
         create = _creation(cls, config)
         return create(hyperparams, as_key(seed), example)
+
+    @classmethod
+    def check_kinds(cls, config: object, hyperparams: object) -> None:
+        """Raises unless a configuration and hyperparameters have the fields that the learner reads.
+
+        Args:
+            config: Any configuration.
+            hyperparams: Any hyperparameters.
+
+        Raises:
+            TypeError: One of them does not inherit from the learner's.
+        """
+        kinds = {cls._config_type: config, cls._hyperparams_type: hyperparams}
+        for expected, given in kinds.items():
+            if not isinstance(given, expected):
+                raise TypeError(
+                    f"{cls.__name__} reads the fields of {name_of(expected)}, got a "
+                    f"{name_of(type(given))}, which does not inherit from it."
+                )
 
     @jit_by_structure
     def update(self, batch: Batch) -> tuple[Self, Info]:
