@@ -300,11 +300,10 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
         buffer: DeviceBuffer, rng: Key[Array, ""], hyperparams: PyTree, n_updates: Int[Array, ""]
     ) -> Batch:
         replay, gamma = Sampling.of(config), values_at(hyperparams, n_updates).gamma
-
-        def batch(key: Key[Array, ""]) -> Batch:
-            return replay.batch(buffer, replay.draw(buffer, key, config.minibatch_size), gamma)
-
-        return jax.lax.map(batch, jax.random.split(keys_of(rng)[2], config.gradient_steps))
+        keys = jax.random.split(keys_of(rng)[2], config.gradient_steps)
+        return jax.lax.map(
+            lambda key: replay.sample(buffer, key, config.minibatch_size, gamma), keys
+        )
 
     def learn(runner: OffPolicyRunner, *drawn: Batch) -> tuple[OffPolicyRunner, Report]:
         if drawn:

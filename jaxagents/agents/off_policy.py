@@ -231,8 +231,7 @@ def gradient_step(
     """
     config, hyperparams, replay = agent.config, learner.hyperparams, Sampling.of(agent.config)
     if not config.prioritised_replay:
-        indices = replay.draw(buffer, rng, config.minibatch_size)
-        batch = replay.batch(buffer, indices, hyperparams.gamma)
+        batch = replay.sample(buffer, rng, config.minibatch_size, hyperparams.gamma)
         learner, info = step_on(agent, learner, batch, returns)
         return (learner, buffer.priorities), info
     n_drawn = config.minibatch_size // replay.length

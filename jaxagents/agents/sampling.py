@@ -71,6 +71,12 @@ class Sampling(NamedTuple):
             else buffer.n_step(indices, self.n_steps, gamma)
         )
 
+    def sample(
+        self, buffer: DeviceBuffer, key: Key[Array, ""], size: int, gamma: ArrayLike
+    ) -> Batch:
+        """A batch of `size` samples, drawn uniformly."""
+        return self.batch(buffer, self.draw(buffer, key, size), gamma)
+
     def batch_of_sequences(self, rows: dict[str, PyTree], gamma: ArrayLike) -> Batch:
         """The steps of all sequences one after another.
 
