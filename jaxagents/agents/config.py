@@ -121,7 +121,7 @@ class OnPolicyConfig(Config):
             check_divides(
                 f"{name}.minibatch_size", self.minibatch_size, self.batch_size, "batch_size"
             )
-        size = n_samples // self.n_minibatches
+        size = self.samples_of_minibatch
         what = f"the {size} samples of a minibatch ({sizes} / {self.n_minibatches})"
         check_divides(f"{name}.n_groups", self.n_groups, size, what)
 
@@ -172,6 +172,11 @@ class OnPolicyConfig(Config):
         if self.minibatches_per_epoch is not None:
             return self.minibatches_per_epoch
         return 1 if self.minibatch_size is None else self.batch_size // self.minibatch_size
+
+    @property
+    def samples_of_minibatch(self) -> int:
+        """Number of samples of a minibatch."""
+        return self.batch_size * self.rollout_length // self.n_minibatches
 
 
 class PlayingHyperparameters(Hyperparameters):
