@@ -22,8 +22,9 @@ from jaxagents.checkpoints import records as checkpoint
 from jaxagents.checkpoints.records import restore_members
 from jaxagents.core import processes
 from jaxagents.core.arrays import RandomKey, Seed, as_key, as_keys, single_key
-from jaxagents.core.compilation import Programs, compiled, fingerprint, is_tracing, nan_is_allowed
+from jaxagents.core.compilation import Programs, compiled, is_tracing, nan_is_allowed
 from jaxagents.core.describe import describe
+from jaxagents.core.fingerprint import fingerprint, users_own
 from jaxagents.core.grid import Grid
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.metrics import Metrics, MetricStats
@@ -62,7 +63,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
     An agent is frozen: assigning to an attribute raises once its constructor has run. Agents of one
     class with equal environments, parameters and configurations are equal and share compiled
-    programs, as long as one of them is held, or is among the eight whose programs were used last. What
+    programs, as long as one of them is held, or is among the eight whose programs were used last. Agents
+    with code of their user in them, such as an environment or a hook, have programs of their own. What
     is learned is not part of the agent but of the `Runner`, which training takes and returns; for
     convenience the agent remembers the last one.
 
@@ -699,7 +701,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             store.check(may_be_filled=self.config.restore_agent)
         identities = [id(array) for array in jax.tree.leaves(self.data)]
         key = type(self), fingerprint({**vars(self), "data": identities})
-        self.programs = Programs.of(behaviour)
+        self.programs = Programs.of(behaviour, users_own((type(self), behaviour.parts)))
         self._last = LastRun()
         self._key = key
 

@@ -17,8 +17,9 @@ from jaxtyping import Array, Int, Key, PyTree
 from jaxagents import ops
 from jaxagents.core import numbers
 from jaxagents.core.arrays import as_key, without_weak_types
-from jaxagents.core.compilation import Jitted, jit_by_structure
+from jaxagents.core.compilation import Jitted, forget_users_own, is_tracing, jit_by_structure
 from jaxagents.core.describe import name_of
+from jaxagents.core.fingerprint import users_own
 from jaxagents.core.hook_names import check_hook_forms, check_hook_names, check_pair
 from jaxagents.core.hyperparameters import (
     Hyperparameters,
@@ -162,7 +163,10 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             needs_vectors=config.has_default_networks,
         )
         hyperparams = cls._with_defaults(cast(HyperparametersT, hyperparams), example)
-        create = _creation(cls, config)
+        is_of_library = not users_own((cls, config))
+        create = (_creation if is_of_library else _creation.__wrapped__)(cls, config)
+        if not (is_of_library or is_tracing(())):
+            forget_users_own()
         return create(hyperparams, as_key(seed), example)
 
     @classmethod
