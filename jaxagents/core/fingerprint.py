@@ -25,7 +25,31 @@ _LIBRARIES = {
     *("gymnasium", "mujoco_playground", *SUITES),
     *sys.stdlib_module_names,
 }
-"""The packages whose classes and functions nobody changes."""
+"""The packages whose code nobody changes."""
+
+
+def share_programs(*packages: str) -> None:
+    """Has equal agents and learners share compiled programs although code of these packages is in them.
+
+    Call it for packages in which no class, function or variable changes while a process runs. Without
+    it, each agent in an environment of your own compiles for itself.
+
+    ```python
+    jaxagents.share_programs("my_environments")
+    ```
+
+    Args:
+        *packages: Names of packages, or of modules outside of any.
+
+    Raises:
+        TypeError: One is no name, such as the module itself.
+    """
+    for package in packages:
+        if not isinstance(package, str):
+            raise TypeError(
+                f"share_programs takes names of packages, such as 'my_environments', got {package!r}."
+            )
+    _LIBRARIES.update(package.partition(".")[0] for package in packages)
 
 
 def fingerprint(x: object) -> Hashable:

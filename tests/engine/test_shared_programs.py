@@ -12,7 +12,8 @@ import pytest
 from compilations import compilations
 from flax import linen as nn
 
-from jaxagents import PPO, Environment, SACLearner, ppo
+from jaxagents import PPO, Environment, SACLearner, ppo, share_programs
+from jaxagents.core import fingerprint
 from jaxagents.envs.environment import Step
 from jaxagents.envs.spaces import Discrete
 
@@ -196,6 +197,17 @@ def test_agents_of_the_library_share_programs_and_ones_with_code_of_users_do_not
         for _ in range(2)
     )
     assert first.programs is not second.programs
+
+
+def test_packages_that_are_promised_not_to_change_share_programs(monkeypatch):
+    monkeypatch.setattr(fingerprint, "_LIBRARIES", {*fingerprint._LIBRARIES})
+    monkeypatch.setattr(Paying, "__module__", "my_environments.paying")
+    assert agent_in(Paying()).programs is not agent_in(Paying()).programs
+    share_programs("my_environments")
+    assert agent_in(Paying()).programs is agent_in(Paying()).programs
+    assert agent_in(Paying(2.0)).programs is not agent_in(Paying()).programs
+    with pytest.raises(TypeError, match="takes names of packages, such as 'my_environments', got"):
+        share_programs(np)
 
 
 class Scaling(nn.Module):
