@@ -295,6 +295,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         mode: str | int = "best",
         best_fn: Callable[[Metrics], ArrayLike] | None = None,
         hyperparams: HyperparametersT | None = None,
+        *,
+        strict: bool = True,
     ) -> tuple[RunnerT, Metrics]:
         """Reads a checkpoint of `config.checkpoint_dir` and leaves the agent ready for `eval`.
 
@@ -306,12 +308,15 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 the highest mean return. Only with `"best"`.
             hyperparams: Hyperparameters structured as the saved ones; only needed for types of
                 one's own.
+            strict: Whether to refuse a checkpoint of networks that have the same arrays but compute
+                something else, such as with another activation, or that was made with other parameters
+                of the environment; otherwise a warning tells the difference.
 
         Returns:
             The runner, and the history of metrics up to it.
 
         Raises:
-            TypeError: `mode` or `best_fn` is of another type.
+            TypeError: `mode`, `best_fn` or `strict` is of another type.
             FileNotFoundError: There is no checkpoint, or none at that step.
             ValueError: The checkpoint is of another agent, environment or network.
         """
@@ -324,8 +329,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 f"best_fn must be a function of metrics, got {best_fn!r}: such as "
                 "lambda metrics: metrics['returns'].mean(-1).argmax()."
             )
-        given = self._hyperparams(hyperparams)
-        runner, metrics = checkpoint.restore(self, mode, best_fn, given)
+        given, strict = self._hyperparams(hyperparams), flag("strict", strict)
+        runner, metrics = checkpoint.restore(self, mode, best_fn, given, strict)
         self.collect_training(runner, metrics)
         return runner, metrics
 
