@@ -19,7 +19,7 @@ from jaxtyping import PyTree
 
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.describe import name_of
-from jaxagents.core.fingerprint import attributes, fingerprint, users_own
+from jaxagents.core.fingerprint import state, users_own
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -255,10 +255,7 @@ class Programs(Generic[BehaviourT]):
 
     def _drop_outdated(self) -> None:
         """Drops the programs if a part has changed since they were made, with a warning."""
-        now = [
-            {name: fingerprint(value) for name, value in (attributes(part) or {"": part}).items()}
-            for part in self._may_change
-        ]
+        now = [state(part) for part in self._may_change]
         before, self._traced = self._traced, now
         if not self._compiled or before == now:
             return
@@ -267,7 +264,7 @@ class Programs(Generic[BehaviourT]):
             if changed:
                 warnings.warn(
                     f"{name_of(part if isinstance(part, type) else type(part))} has changed since "
-                    f"programs were compiled with it: {', '.join(changed) or 'its contents'}. They are "
+                    f"programs were compiled with it: {', '.join(changed)}. They are "
                     "compiled anew. Make a new agent instead, as an agent reads spaces and limits only "
                     "when it is made.",
                     stacklevel=2,

@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import functools
+import hashlib
 import pickle
 import sys
 import types
@@ -18,6 +19,8 @@ from jaxagents.core.extras import SUITES
 
 _SCALARS = (bool, int, complex, str, bytes, type(None), type(Ellipsis), enum.Enum, np.dtype)
 _OF_BOUND_MODULES = ("parent", "scope", "_parent_ref", "_id", "_state")
+_LARGEST = 2**12
+"""Bytes. Of larger arrays a digest is kept, and not the contents."""
 _CONTAINERS = (Mapping, list, set)
 _BY_IDENTITY = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 _LIBRARIES = {
@@ -104,6 +107,22 @@ def attributes(x: Any) -> dict[str, Any]:
     passed_over |= {name for name in names if isinstance(getattr(type(x), name, None), cached)}
     own = {name: getattr(x, name) for name in names if name not in passed_over}
     return dict(_of_classes(type(x))) | own
+
+
+def state(x: Any) -> dict[str, Hashable]:
+    """The keys of the attributes of an object, by name, which tell whether it has changed.
+
+    Args:
+        x: An object.
+
+    Returns:
+        The keys; one for the whole of an object whose attributes do not count.
+    """
+    parts = attributes(x) or {"contents": x}
+    return {
+        name: _Identity(part) if isinstance(part, jax.Array) else fingerprint(part)
+        for name, part in parts.items()
+    }
 
 
 def _of_classes(cls: type) -> Iterator[tuple[str, Any]]:
@@ -212,4 +231,7 @@ def _key_of_array(x: object) -> Hashable:
             data = jax.random.key_data(x)
         return ("key", str(x.dtype), _key_of_array(data))
     array = np.asarray(x)
-    return ("array", array.shape, array.dtype, array.tobytes())
+    contents = array.tobytes()
+    if len(contents) > _LARGEST:
+        contents = hashlib.blake2b(contents).digest()
+    return ("array", array.shape, array.dtype, contents)
