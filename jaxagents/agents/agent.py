@@ -706,7 +706,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             store.check(may_be_filled=self.config.restore_agent)
         identities = [id(array) for array in jax.tree.leaves(self.data)]
         key = type(self), fingerprint({**vars(self), "data": identities})
-        self.programs = Programs.of(behaviour, users_own((type(self), behaviour.parts)))
+        self.programs = Programs.of(behaviour, users_own((type(self), behaviour._parts)))
         self._last = LastRun()
         self._key = key
 

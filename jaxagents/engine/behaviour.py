@@ -328,7 +328,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         return self if self.programs is None else self.programs.behaviour
 
     @property
-    def parts(self) -> dict[str, Any]:
+    def _parts(self) -> dict[str, Any]:
         """The attributes that it is compared by, by name."""
         return {name: part for name, part in vars(self).items() if name != "_key"}
 
@@ -398,7 +398,7 @@ def without_files(agent: BehaviourT) -> BehaviourT:
     twin = copy.copy(agent)
     twin.config = agent.config.without_files()
     twin.data = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), agent.data)
-    twin._key = fingerprint((type(agent), twin.parts))
+    twin._key = fingerprint((type(agent), twin._parts))
     if Programs.are_known(twin):  # and so is that it is valid
         return twin
     check_hook_names(type(agent), agent._hooks, FORMER_HOOKS, vars(agent))
