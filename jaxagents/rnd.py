@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Key, PyTree
 from jaxagents import ops, ppo, sharding
 from jaxagents.agents.actor_and_critic import own_network, with_parameters
 from jaxagents.agents.collect import Transition
-from jaxagents.agents.ready_made import ReadyMadePolicy
+from jaxagents.agents.ready_made import ReadyMadePolicy, as_declared
 from jaxagents.agents.runners import Runner, observe_rewards
 from jaxagents.agents.targets import steps_valued_at_once
 from jaxagents.core.hyperparameters import Traced, hyperparameter
@@ -239,4 +239,4 @@ class RND(ReadyMadePolicy[ppo.AgentConfig, ppo.HyperParameters], RNDBase):
 
     def _embedding_network(self) -> nn.Module:
         """The default embedding."""
-        return Embedding(n_categories=self.episodes.n_categories)
+        return as_declared(self, Embedding(n_categories=self.episodes.n_categories))

@@ -1,0 +1,257 @@
+"""Default networks see what the space of observations declares, in agents of every family."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import trees
+from flax import linen as nn
+
+from jaxagents import DQN, IPPO, MAPPO, PPO, RND, SAC, dqn, ppo, rnd, sac
+from jaxagents.envs import Environment, Step
+from jaxagents.envs.spaces import Box, Composite, Discrete, MultiDiscrete
+from jaxagents.networks import DictEncoder, DiscreteCritic, MLPHead, PatchConv, StateCritic, Torso
+from jaxagents.networks.torsos import MLP
+from jaxagents.networks.vision import AtariEncoder, Encoder
+
+KEY = jax.random.key(0)
+
+
+class Shows(Environment):
+    """Shows one observation of a space for ever."""
+
+    max_steps = 3
+
+    def __init__(self, space, obs, action_space=Discrete(2), n_actors=None):
+        self.observation_space, self.action_space, self.n_actors = space, action_space, n_actors
+        self.obs = jax.tree.map(np.asarray, obs)
+
+    def reset(self, key):
+        return jax.tree.map(jnp.asarray, self.obs), jnp.int32(0)
+
+    def step(self, key, state, action):
+        reward = jnp.zeros(() if self.n_actors is None else (self.n_actors,))
+        obs, state = self.reset(key)
+        return Step(obs, state, reward, jnp.bool(False), jnp.bool(False), {})
+
+
+def inputs_of(kind, function, *args):
+    """What modules of a kind are given while a function is called."""
+    given = []
+
+    def note(call, args, kwargs, context):
+        if isinstance(context.module, kind) and context.method_name == "__call__":
+            given.append(np.asarray(args[0]))
+        return call(*args, **kwargs)
+
+    with jax.disable_jit(), nn.intercept_methods(note):
+        function(*args)
+    return given
+
+
+def inputs_of_networks(agent, kind=MLP):
+    """What the networks of an agent see of its observation, behind the modules that read it."""
+    obs = jax.tree.map(jnp.asarray, agent.env.obs)
+    if hasattr(agent, "_create_networks"):
+        actor, critic = trees.zeros(agent._create_networks, KEY, KEY, obs)
+
+        def call():
+            agent.act(actor, agent.initial_carry(actor), obs)
+            carry = () if agent.config.memory is None else (critic.model_def.initial(),)
+            critic(*carry, obs)
+    else:
+        learner = trees.zeros(agent._create_learner, KEY, agent._hyperparams_type())
+
+        def call():
+            agent.act(learner, agent.initial_carry(learner), obs)
+
+    return inputs_of(kind, call)
+
+
+PARTS = Composite({"room": Discrete(4), "gears": MultiDiscrete((2, 3)), "speed": Box(-9, 9, (1,))})
+AT = {"room": np.int32(2), "gears": np.int32([1, 0]), "speed": np.float32([5])}
+READ = np.float32([0, 1, 1, 0, 0, 0, 0, 1, 0, 5])  # gears, room, speed
+ROOMS = [
+    (Discrete(4), np.int32(2), READ[5:9]),
+    (Composite({"room": Discrete(4)}), {"room": np.int32(2)}, READ[5:9]),
+    (MultiDiscrete((4,)), np.int32([2]), READ[5:9]),
+    (PARTS, AT, READ),
+]
+ARM = Box(-1.0, 1.0, (1,))
+
+
+@pytest.mark.parametrize(("space", "obs", "read"), ROOMS)
+def test_networks_of_every_family_see_categories_one_hot(space, obs, read):
+    env, continuous = Shows(space, obs), Shows(space, obs, ARM)
+    for agent in (
+        PPO(env, None, ppo.AgentConfig()),
+        PPO(env, None, ppo.AgentConfig(memory="gru")),
+        RND(env, None, rnd.AgentConfig()),
+        DQN(env, None, dqn.AgentConfig()),
+        DQN(env, None, dqn.AgentConfig(memory="gru")),
+        SAC(continuous, None, sac.AgentConfig()),
+    ):
+        seen = inputs_of_networks(agent)
+        assert seen[0].dtype == np.float32
+        np.testing.assert_array_equal(seen[0].ravel(), read, err_msg=type(agent).__name__)
+        if isinstance(agent, PPO):  # the critic's too, before further layers of either
+            assert sum(np.array_equal(x.ravel(), read) for x in seen) == 2
+    agent = RND(env, None, rnd.AgentConfig())
+    network, obs = agent._embedding_network(), jax.tree.map(jnp.asarray, obs)
+    variables = trees.zeros(network.init, KEY, obs)
+    np.testing.assert_array_equal(inputs_of(MLP, network.apply, variables, obs)[0], read)
+
+
+def test_actors_see_categories_of_their_own_and_the_critic_of_all():
+    rooms = np.int32([[0, 1], [3, 0]])
+    space = MultiDiscrete(((4, 2), (4, 2)))
+    for agent, n_inputs in ((IPPO, 4 + 2), (MAPPO, 2 * (4 + 2))):
+        agent = agent(Shows(space, rooms, n_actors=2), None, ppo.AgentConfig())
+        actor, critic = jax.eval_shape(agent._create_networks, KEY, KEY, rooms)
+        for network, n in ((actor, 4 + 2), (critic, n_inputs)):
+            weights = jax.tree_util.tree_leaves_with_path(network.params)
+            assert {x.shape[-2] for path, x in weights if path[-1].key == "kernel"} == {n, 64}
+
+
+@pytest.mark.parametrize("state", [Discrete(5), Composite({"phase": Discrete(5)})])
+def test_a_central_critic_sees_the_categories_of_its_state(state):
+    entry = {"phase": np.int32(3)} if isinstance(state, Composite) else np.int32(3)
+    obs = {"observation": np.zeros((2, 3), np.float32), "critic_state": entry}
+    space = Composite({"observation": Box(-1.0, 1.0, (2, 3)), "critic_state": state})
+    agent = MAPPO(Shows(space, obs, n_actors=2), None, ppo.AgentConfig())
+    obs = jax.tree.map(jnp.asarray, obs)
+    _, critic = trees.zeros(agent._create_networks, KEY, KEY, obs)
+    (seen,) = inputs_of(MLP, critic, obs)
+    np.testing.assert_array_equal(seen, np.eye(5)[3])
+
+
+@pytest.mark.parametrize("agent", [PPO, DQN])
+def test_normalisation_leaves_categories_alone(agent):
+    module = {PPO: ppo, DQN: dqn}[agent]
+    agent = agent(Shows(PARTS, AT), None, module.AgentConfig(normalise_observations=True))
+    obs = jax.tree.map(jnp.asarray, AT)
+    if isinstance(agent, PPO):
+        state, _ = agent._create_networks(KEY, KEY, obs)
+    else:
+        state = agent._create_learner(KEY, dqn.HyperParameters())
+    several = {**AT, "speed": np.float32([[1], [2]]), "room": np.int32([0, 3])}
+    several["gears"] = np.int32([[0, 0], [1, 2]])
+    state = state.observe(jax.tree.map(jnp.asarray, several))
+    seen = inputs_of(MLP, lambda: agent.act(state, (), obs))[0].ravel()
+    np.testing.assert_array_equal(seen[:-1], READ[:-1])
+    np.testing.assert_allclose(seen[-1], 7.0, rtol=1e-3)  # (5 - 1.5) / 0.5
+
+
+# Images.
+
+
+def image(kind=np.int32, shape=(40, 41, 3)):
+    return (np.arange(np.prod(shape)).reshape(shape) % 11).astype(kind)
+
+
+PIXELS = [
+    (Box(0, 10, (40, 41, 3), np.int32), image(), 10.0),
+    (Box(0, 255, (40, 41, 3), np.uint8), image(np.uint8), 255.0),
+    (Box(0, 255, (40, 41, 3)), image(np.float32), 255.0),
+    (Box(0, 1, (40, 41, 3)), image(np.float32) / 10, 1.0),
+    (None, image(), 255.0),
+]
+
+
+class Flat(Encoder):
+    """Features that are the scaled pixels themselves."""
+
+    smallest_side = 1
+
+    @nn.compact
+    def encode(self, x, train):
+        return x.reshape(len(x), -1)
+
+
+@pytest.mark.parametrize(("space", "obs", "divisor"), PIXELS)
+def test_pixels_are_scaled_by_their_space(space, obs, divisor):
+    expected = obs.astype(np.float32) / divisor
+    env, camera = Shows(space, obs), Shows(Composite({"camera": space}), {"camera": obs})
+    in_dict = DictEncoder({"camera": Flat()})
+    for agent, kind in (
+        (PPO(env, None, ppo.AgentConfig()), PatchConv),
+        (DQN(camera if space else env, None, dqn.AgentConfig()), PatchConv),
+        (DQN(env, None, dqn.AgentConfig(encoder=Flat())), MLP),
+        (
+            DQN(
+                camera if space else env,
+                None,
+                dqn.AgentConfig(encoder=in_dict if space else Flat()),
+            ),
+            MLP,
+        ),
+    ):
+        seen = inputs_of_networks(agent, kind)[0]
+        np.testing.assert_allclose(seen.reshape(expected.shape), expected, rtol=1e-6)
+
+
+class Own(nn.Module):
+    """An encoder of a user's own, which knows the range of its images."""
+
+    @nn.compact
+    def __call__(self, x):
+        return x.reshape(*x.shape[:-3], -1) / 10.0
+
+
+def test_encoders_of_a_users_own_see_images_as_they_are():
+    space, obs, _ = PIXELS[0]
+    agent = DQN(Shows(space, obs), None, dqn.AgentConfig(encoder=Own()))
+    np.testing.assert_array_equal(inputs_of_networks(agent, Own)[0].reshape(obs.shape), obs)
+
+
+STACKED = image(np.uint8, (4, 20, 21))
+STACK = Box(0, 255, (4, 20, 21), np.uint8)
+LOOKS = r"\(4, 20, 21\), which looks like images with their channels first.*channels_first=True"
+
+
+def agents_in(space, obs, **options):
+    """Makers of agents, by the modules that are the first to see an image."""
+    env, own = Shows(space, obs), Shows(space, obs, ARM)
+    return [
+        lambda: (PPO(env, None, ppo.AgentConfig(**options)), PatchConv),
+        lambda: (PPO(env, None, ppo.AgentConfig(memory="gru", **options)), PatchConv),
+        lambda: (DQN(env, None, dqn.AgentConfig(**options)), PatchConv),
+        lambda: (SAC(own, None, sac.AgentConfig(memory="gru", **options)), PatchConv),
+        lambda: (DQN(env, None, dqn.AgentConfig(encoder=Flat(), **options)), MLP),
+    ]
+
+
+def test_channels_first_is_warned_about_and_moves_the_axis():
+    for make in agents_in(STACK, STACKED):
+        with pytest.warns(UserWarning, match=LOOKS):
+            make()
+    moved = np.moveaxis(STACKED, 0, -1) / np.float32(255.0)
+    for channels_first, expected in ((True, moved), (False, STACKED / np.float32(255.0))):
+        for make in agents_in(STACK, STACKED, channels_first=channels_first):
+            seen = inputs_of_networks(*make())[0]
+            np.testing.assert_allclose(seen.reshape(expected.shape), expected, rtol=1e-6)
+
+
+def test_networks_of_a_users_own_get_no_advice_and_heed_no_option():
+    critic, actor = StateCritic(), nn.Dense(2)
+    env = Shows(STACK, STACKED)
+
+    class OwnNetworks(PPO):
+        def _actor_network(self):
+            return nn.Sequential([Torso(), nn.Dense(2)])
+
+        def _critic_network(self):
+            return StateCritic()
+
+    OwnNetworks(env, None, ppo.AgentConfig())
+    own = {"actor_network": nn.Sequential([Torso(), actor]), "critic_network": critic}
+    PPO(env, None, ppo.AgentConfig(**own))
+    heeds = "channels_first is for default networks and encoder, but the networks are given"
+    with pytest.raises(ValueError, match=heeds):
+        PPO(env, None, ppo.AgentConfig(channels_first=True, **own))
+    flat = Shows(Box(-1.0, 1.0, (2,)), np.zeros(2, np.float32))
+    none = r"is for images.* but the observations of Shows have shape \(2,\): leave it out"
+    with pytest.raises(ValueError, match=none):
+        PPO(flat, None, ppo.AgentConfig(channels_first=True))
+    with pytest.raises(ValueError, match=none):
+        DQN(flat, None, dqn.AgentConfig(channels_first=True))
