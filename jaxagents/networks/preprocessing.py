@@ -85,11 +85,12 @@ def preprocess(obs: PyTree, parts: Sequence[Part]) -> PyTree:
 def _preprocess(x: Array, part: Part) -> Array:
     if part is None:
         return x
-    if isinstance(part, int):
-        return jax.nn.one_hot(x, part, dtype=jnp.float32)
     if isinstance(part, Pixels):
         x = jnp.moveaxis(x, -3, -1) if part.channels_first else x
         return x if part.high is None else x.astype(jnp.float32) / part.high
+    x = x.astype(jnp.int32)  # datasets may hold whole numbers as floats
+    if isinstance(part, int):
+        return jax.nn.one_hot(x, part, dtype=jnp.float32)
     component = np.repeat(np.arange(len(part)), part)
-    value = np.concatenate([np.arange(n) for n in part]).astype(x.dtype)
+    value = np.concatenate([np.arange(n, dtype=np.int32) for n in part])
     return (x[..., component] == atleast_nd(value, x.ndim)).astype(jnp.float32)

@@ -1,18 +1,21 @@
 """Default networks see what the space of observations declares, in agents of every family."""
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import trees
 from flax import linen as nn
+from gymnasium import spaces
 
-from jaxagents import DQN, IPPO, MAPPO, PPO, RND, SAC, dqn, ppo, rnd, sac
-from jaxagents.envs import Environment, Step
+from jaxagents import BC, DQN, IPPO, MAPPO, PPO, RND, SAC, bc, check_env, dqn, ppo, rnd, sac
+from jaxagents.data import Dataset
+from jaxagents.envs import Environment, Gymnasium, Step
 from jaxagents.envs.spaces import Box, Composite, Discrete, MultiDiscrete
-from jaxagents.networks import DictEncoder, DiscreteCritic, MLPHead, PatchConv, StateCritic, Torso
+from jaxagents.networks import DictEncoder, PatchConv, StateCritic, Torso
 from jaxagents.networks.torsos import MLP
-from jaxagents.networks.vision import AtariEncoder, Encoder
+from jaxagents.networks.vision import Encoder
 
 KEY = jax.random.key(0)
 
@@ -22,8 +25,9 @@ class Shows(Environment):
 
     max_steps = 3
 
-    def __init__(self, space, obs, action_space=Discrete(2), n_actors=None):
-        self.observation_space, self.action_space, self.n_actors = space, action_space, n_actors
+    def __init__(self, space, obs, action_space=None, n_actors=None):
+        self.observation_space, self.n_actors = space, n_actors
+        self.action_space = action_space or Discrete(2)
         self.obs = jax.tree.map(np.asarray, obs)
 
     def reset(self, key):
@@ -36,7 +40,7 @@ class Shows(Environment):
 
 
 def inputs_of(kind, function, *args):
-    """What modules of a kind are given while a function is called."""
+    """The inputs of modules of a kind while a function is called."""
     given = []
 
     def note(call, args, kwargs, context):
@@ -50,7 +54,7 @@ def inputs_of(kind, function, *args):
 
 
 def inputs_of_networks(agent, kind=MLP):
-    """What the networks of an agent see of its observation, behind the modules that read it."""
+    """The inputs of the networks of an agent, behind the modules that read its observation."""
     obs = jax.tree.map(jnp.asarray, agent.env.obs)
     if hasattr(agent, "_create_networks"):
         actor, critic = trees.zeros(agent._create_networks, KEY, KEY, obs)
@@ -142,6 +146,66 @@ def test_normalisation_leaves_categories_alone(agent):
     np.testing.assert_allclose(seen[-1], 7.0, rtol=1e-3)  # (5 - 1.5) / 0.5
 
 
+# Environments on the host, and datasets.
+
+
+class House(gymnasium.Env):
+    """Shows a room, two gears on each of two floors, and a speed; ends after three steps."""
+
+    observation_space = spaces.Dict(
+        {
+            "room": spaces.Discrete(4),
+            "gears": spaces.MultiDiscrete([[2, 3], [2, 3]]),
+            "speed": spaces.Box(-9, 9, (1,)),
+            "late": spaces.Discrete(3, start=5),
+        }
+    )
+    action_space = spaces.Discrete(2)
+    AT = {"room": 2, "gears": np.array([[1, 0], [0, 2]]), "speed": np.float32([5]), "late": 6}  # noqa: RUF012
+
+    def reset(self, *, seed=None, options=None):
+        self._time = 0
+        return self.AT, {}
+
+    def step(self, action):
+        self._time += 1
+        return self.AT, 1.0, self._time == 3, False, {}
+
+
+GEARS = [0, 1, 1, 0, 0, 1, 0, 0, 0, 1]
+
+
+def test_categories_of_gymnasium_stay_integers_until_networks_see_them():
+    env = Gymnasium(House)
+    config = ppo.AgentConfig(n_steps=1, batch_size=4, rollout_length=4)
+    agent = PPO(env, None, config, eval_during_training=False)
+    runner, _ = agent.train(KEY, ppo.HyperParameters(), progress=False)
+    assert jax.tree.map(lambda x: (x.dtype.kind, x.shape[1:]), runner.obs) == {
+        "room": ("i", ()),
+        "gears": ("i", (2, 2)),
+        "speed": ("f", (1,)),
+        "late": ("i", ()),
+    }
+    (seen,) = inputs_of(MLP, agent.policy, runner.actor_training, House.AT)
+    np.testing.assert_array_equal(seen, [*GEARS, *np.eye(8)[6], 0, 0, 1, 0, 5])
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float32])
+def test_datasets_hold_categories_as_any_numbers(dtype):
+    rooms = np.arange(8) % 4
+    observations = {"room": rooms.astype(dtype), "speed": np.ones((8, 1), np.float32)}
+    dataset = Dataset({"observations": observations, "actions": rooms % 2})
+    space = Composite({"room": Discrete(4), "speed": Box(-9, 9, (1,))})
+    env = Shows(space, {"room": np.int32(2), "speed": np.float32([5])})
+    config = bc.AgentConfig(n_steps=1, minibatch_size=8, normalise_observations=True)
+    agent = BC(env, None, config, False, dataset=dataset)
+    learner = agent._create_runner(KEY, bc.HyperParameters()).learner
+    (seen,) = inputs_of(
+        MLP, learner.actor, jax.tree.map(lambda x: x[0], agent.data.arrays)["observations"]
+    )
+    np.testing.assert_array_equal(seen, np.c_[np.eye(4)[rooms], np.zeros(8)])
+
+
 # Images.
 
 
@@ -171,20 +235,13 @@ class Flat(Encoder):
 @pytest.mark.parametrize(("space", "obs", "divisor"), PIXELS)
 def test_pixels_are_scaled_by_their_space(space, obs, divisor):
     expected = obs.astype(np.float32) / divisor
-    env, camera = Shows(space, obs), Shows(Composite({"camera": space}), {"camera": obs})
+    env, camera = Shows(space, obs), Shows(space and Composite({"camera": space}), {"camera": obs})
     in_dict = DictEncoder({"camera": Flat()})
     for agent, kind in (
         (PPO(env, None, ppo.AgentConfig()), PatchConv),
-        (DQN(camera if space else env, None, dqn.AgentConfig()), PatchConv),
+        (DQN(camera, None, dqn.AgentConfig()), PatchConv),
         (DQN(env, None, dqn.AgentConfig(encoder=Flat())), MLP),
-        (
-            DQN(
-                camera if space else env,
-                None,
-                dqn.AgentConfig(encoder=in_dict if space else Flat()),
-            ),
-            MLP,
-        ),
+        (DQN(camera, None, dqn.AgentConfig(encoder=in_dict)), MLP),
     ):
         seen = inputs_of_networks(agent, kind)[0]
         np.testing.assert_allclose(seen.reshape(expected.shape), expected, rtol=1e-6)
@@ -202,6 +259,12 @@ def test_encoders_of_a_users_own_see_images_as_they_are():
     space, obs, _ = PIXELS[0]
     agent = DQN(Shows(space, obs), None, dqn.AgentConfig(encoder=Own()))
     np.testing.assert_array_equal(inputs_of_networks(agent, Own)[0].reshape(obs.shape), obs)
+    beside = Composite({"camera": space, "room": Discrete(3), "speed": Box(-9, 9, (1,))})
+    obs = {"camera": obs, "room": np.int32(2), "speed": np.float32([5])}
+    encoder = DictEncoder({"camera": Own()})
+    agent = DQN(Shows(beside, obs), None, dqn.AgentConfig(encoder=encoder))
+    (seen,) = inputs_of_networks(agent)
+    np.testing.assert_allclose(seen, [*obs["camera"].ravel() / 10.0, 0, 0, 1, 5], rtol=1e-6)
 
 
 STACKED = image(np.uint8, (4, 20, 21))
@@ -230,6 +293,20 @@ def test_channels_first_is_warned_about_and_moves_the_axis():
         for make in agents_in(STACK, STACKED, channels_first=channels_first):
             seen = inputs_of_networks(*make())[0]
             np.testing.assert_allclose(seen.reshape(expected.shape), expected, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Shows does the same whatever")
+def test_check_env_asks_for_channels_first_too():
+    with pytest.warns(UserWarning, match=LOOKS):
+        check_env(Shows(STACK, STACKED), n_steps=2)
+    stacked = gymnasium.wrappers.FrameStackObservation
+    frames = spaces.Box(0, 255, (20, 21), np.uint8)
+
+    class Frames(House):
+        observation_space, AT = frames, STACKED[0]
+
+    with pytest.warns(UserWarning, match=LOOKS):
+        PPO(Gymnasium(lambda: stacked(Frames(), 4)), None, ppo.AgentConfig())
 
 
 def test_networks_of_a_users_own_get_no_advice_and_heed_no_option():

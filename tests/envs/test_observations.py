@@ -5,7 +5,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 import trees
 from gymnasium import spaces as gymnasium_spaces
 from gymnax.environments import spaces as gymnax_spaces
@@ -15,6 +14,7 @@ from jaxagents.envs.spaces import Box, Composite, Discrete, MultiDiscrete
 from jaxagents.networks import preprocess
 
 SPEED = Box(-1.0, 1.0, (2,))
+MIXED = Composite({"a": SPEED, "b": Discrete(4)})
 FAST = np.float32([0.5, -0.5])
 
 
@@ -39,11 +39,7 @@ def test_integers_of_a_space_become_one_hot_wherever_they_are_in_it():
     table, of_table = np.array([[0, 2], [1, 0]]), [[1, 0, 0, 0, 1], [0, 1, 1, 0, 0]]
     for space, obs, expected in (
         (Discrete(4), 3, one_hot(3, 4)),
-        (
-            Composite({"a": SPEED, "b": Discrete(4)}),
-            {"a": FAST, "b": 3},
-            {"a": FAST, "b": one_hot(3, 4)},
-        ),
+        (MIXED, {"a": FAST, "b": 3}, {"a": FAST, "b": one_hot(3, 4)}),
         (Composite((Discrete(4), Composite((SPEED,)))), (0, (FAST,)), (one_hot(0, 4), (FAST,))),
         (MultiDiscrete((2, 3)), [1, 2], two),
         (MultiDiscrete(((2, 3), (2, 3))), table, np.float32(of_table)),

@@ -119,16 +119,17 @@ def own_space(space: spaces.Space) -> Space:
         space: The space.
 
     Returns:
-        The space; a box of arrays that are neither integers from 0 nor bounded.
+        The space. Integers that start later have values from 0 as well, which never occur; if they start
+            earlier, or are of another kind of space, it is a box without bounds.
     """
     if isinstance(space, spaces.Dict):
         return Composite({name: own_space(part) for name, part in space.spaces.items()})
     if isinstance(space, spaces.Tuple):
         return Composite(tuple(map(own_space, space.spaces)))
-    if isinstance(space, spaces.Discrete) and space.start == 0:
-        return Discrete(int(space.n), space.dtype)
-    if isinstance(space, spaces.MultiDiscrete) and not space.start.any():
-        return MultiDiscrete(space.nvec, space.dtype)
+    if isinstance(space, spaces.Discrete) and space.start >= 0:
+        return Discrete(int(space.start + space.n), space.dtype)
+    if isinstance(space, spaces.MultiDiscrete) and (space.start >= 0).all():
+        return MultiDiscrete(space.start + space.nvec, space.dtype)
     if isinstance(space, spaces.Box):
         return Box(space.low, space.high, space.shape, space.dtype)
     return Box(-np.inf, np.inf, space.shape or (), space.dtype or np.float32)
