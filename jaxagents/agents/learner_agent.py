@@ -285,11 +285,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     def _validate(self) -> None:
         check_n_actors(self.episodes.env, type(self).__name__, several=False)
         self._check_action_space()
-        config: Any = self.config
-        is_heeded = config.has_default_networks or config.memory is not None
-        is_heeded = is_heeded or config.encoder is not None
-        obs, env = network_input(self._observation), self.episodes.env.wording.environment
-        check_channels_first(config, obs, env, is_heeded=is_heeded)
+        self._check_axes_of_images()
         check_hooks_of_others(type(self), self._learner_type)
         key, hyperparams = jax.eval_shape(lambda: jax.random.key(0)), self._hyperparams_type()
         learner = jax.eval_shape(self._create_learner, key, hyperparams)
@@ -300,6 +296,18 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         )
         if not self.episodes.env.on_host:
             check_environment(self.episodes, action)
+
+    def _check_axes_of_images(self) -> None:
+        """Raises or warns if networks of ours would take channels of images for another axis."""
+        config: Any = self.config
+        is_default = config.has_default_networks or config.memory is not None
+        check_channels_first(
+            config,
+            network_input(self._observation),
+            self.episodes.env.wording.environment,
+            is_heeded=is_default or config.encoder is not None,
+            is_ours=is_default or isinstance(config.encoder, Encoder | ObservationEncoder),
+        )
 
     def _check_action_space(self) -> None:
         """Raises unless one of the learners takes the actions of the environment."""

@@ -96,7 +96,13 @@ def doubts_about_axes(obs: PyTree, name: str, n_leading: int = 0) -> list[str]:
 
 
 def check_channels_first(
-    config: object, obs: PyTree, env: str, *, is_heeded: bool, n_leading: int = 0
+    config: object,
+    obs: PyTree,
+    env: str,
+    *,
+    is_heeded: bool,
+    is_ours: bool | None = None,
+    n_leading: int = 0,
 ) -> None:
     """Raises if a configuration moves an axis that there is not, and warns where it seems to miss one.
 
@@ -105,6 +111,8 @@ def check_channels_first(
         obs: One observation, as shapes.
         env: Name of the environment.
         is_heeded: Whether a network heeds its `channels_first`.
+        is_ours: Whether such a network is one of the library, which takes channels last; by default, if
+            one heeds it.
         n_leading: Number of axes before the axes that a network sees.
 
     Raises:
@@ -122,5 +130,6 @@ def check_channels_first(
             f"{name}.channels_first is for images, of shape (channels, height, width), but the "
             f"observations of {env} have shape {' and '.join(map(str, shapes))}: leave it out."
         )
-    for doubt in doubts_about_axes(obs, env, n_leading) if first is None and is_heeded else []:
+    is_ours = is_heeded if is_ours is None else is_ours
+    for doubt in doubts_about_axes(obs, env, n_leading) if first is None and is_ours else []:
         warnings.warn(doubt, stacklevel=2)

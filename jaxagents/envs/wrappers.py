@@ -150,8 +150,8 @@ class FrameStack(Wrapper):
     agent = PPO(FrameStack(env, 4, env_params), None, config)
     ```
 
-    They are joined along the last axis: vectors become longer, and images get more channels. An episode
-    begins with copies of its first observation. Replay buffers hold all frames.
+    They are joined along the last axis: vectors become longer, and images get more channels, which must
+    come last. An episode begins with copies of its first observation. Replay buffers hold all frames.
     """
 
     def __init__(self, env: Any, n_frames: int = 4, params: PyTree = None) -> None:

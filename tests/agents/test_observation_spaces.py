@@ -146,6 +146,48 @@ def test_normalisation_leaves_categories_alone(agent):
     np.testing.assert_allclose(seen[-1], 7.0, rtol=1e-3)  # (5 - 1.5) / 0.5
 
 
+class Rooms(Environment):
+    """Rewards another action in each of 16 rooms, ten times an episode."""
+
+    action_space, max_steps = Discrete(4), 10
+
+    def __init__(self, space, show):
+        self.observation_space, self.show = space, show
+
+    def reset(self, key):
+        room = jax.random.randint(key, (), 0, 16)
+        return self.show(room), room
+
+    def step(self, key, room, action):
+        reward = (action == (7 * room + room // 3) % 4).astype(jnp.float32)
+        obs, room = self.reset(key)
+        return Step(obs, room, reward, jnp.bool(False), jnp.bool(False), {})
+
+
+def in_dict(room):
+    return {"room": room}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "env",
+    [
+        Rooms(Composite({"room": Discrete(16)}), in_dict),
+        Rooms(MultiDiscrete((16,)), jnp.atleast_1d),
+    ],
+)
+def test_a_task_with_an_action_for_each_category_is_learned(env):
+    config = ppo.AgentConfig(
+        n_steps=40, eval_frequency=40, rollout_length=32, actor_epochs=4, critic_epochs=4
+    )
+    for agent, hyperparams in (
+        (PPO(env, None, config), ppo.HyperParameters()),
+        (DQN(env, None, dqn.AgentConfig(n_steps=1500, eval_frequency=1500)), dqn.HyperParameters()),
+    ):
+        _, metrics = agent.train(KEY, hyperparams, progress=False)
+        assert metrics["returns"][-1].min() == 10.0
+
+
 # Environments on the host, and datasets.
 
 
