@@ -9,11 +9,11 @@ import trees
 from flax import linen as nn
 from gymnasium import spaces
 
-from jaxagents import BC, DQN, IPPO, MAPPO, PPO, RND, SAC, bc, check_env, dqn, ppo, rnd, sac
+from jaxagents import BC, DQN, IPPO, MAPPO, PPO, RND, SAC, bc, check_env, dqn, ops, ppo, rnd, sac
 from jaxagents.data import Dataset
 from jaxagents.envs import Environment, Gymnasium, Step
 from jaxagents.envs.spaces import Box, Composite, Discrete, MultiDiscrete
-from jaxagents.networks import DictEncoder, PatchConv, StateCritic, Torso
+from jaxagents.networks import CategoricalActor, DictEncoder, PatchConv, StateCritic, Torso
 from jaxagents.networks.torsos import MLP
 from jaxagents.networks.vision import Encoder
 
@@ -84,6 +84,19 @@ ROOMS = [
 ARM = Box(-1.0, 1.0, (1,))
 
 
+class OwnRND(rnd.RNDBase):
+    """RND with a policy of its own, and the default embedding."""
+
+    def _actor_network(self):
+        return CategoricalActor(2)
+
+    def _critic_network(self):
+        return StateCritic()
+
+    def _distribution(self, training, params, obs):
+        return ops.Categorical(training(obs, params=params))
+
+
 @pytest.mark.parametrize(("space", "obs", "read"), ROOMS)
 def test_networks_of_every_family_see_categories_one_hot(space, obs, read):
     env, continuous = Shows(space, obs), Shows(space, obs, ARM)
@@ -100,10 +113,11 @@ def test_networks_of_every_family_see_categories_one_hot(space, obs, read):
         np.testing.assert_array_equal(seen[0].ravel(), read, err_msg=type(agent).__name__)
         if isinstance(agent, PPO):  # the critic's too, before further layers of either
             assert sum(np.array_equal(x.ravel(), read) for x in seen) == 2
-    agent = RND(env, None, rnd.AgentConfig())
-    network, obs = agent._embedding_network(), jax.tree.map(jnp.asarray, obs)
-    variables = trees.zeros(network.init, KEY, obs)
-    np.testing.assert_array_equal(inputs_of(MLP, network.apply, variables, obs)[0], read)
+    obs = jax.tree.map(jnp.asarray, obs)
+    for agent in (RND, OwnRND):
+        network = agent(env, None, rnd.AgentConfig())._embedding_network()
+        variables = trees.zeros(network.init, KEY, obs)
+        np.testing.assert_array_equal(inputs_of(MLP, network.apply, variables, obs)[0], read)
 
 
 def test_actors_see_categories_of_their_own_and_the_critic_of_all():
