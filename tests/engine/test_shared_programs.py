@@ -12,7 +12,7 @@ import pytest
 from compilations import compilations
 from flax import linen as nn
 
-from jaxagents import PPO, Environment, SACLearner, ppo, share_programs
+from jaxagents import DQN, PPO, Environment, SACLearner, dqn, ppo, share_programs
 from jaxagents.core import fingerprint
 from jaxagents.envs.environment import Step
 from jaxagents.envs.spaces import Discrete
@@ -148,6 +148,30 @@ def hook_of_an_agent():
     return agent_in(Paying(), Doubling)
 
 
+class Preferring(nn.Module):
+    """Values of two actions, the second of which is the better one by a variable of this module."""
+
+    @nn.compact
+    def __call__(self, obs, train=False):
+        bias = self.param("bias", nn.initializers.zeros, ())
+        return factor * jnp.arange(2.0) + bias * jnp.sum(obs)
+
+
+def network_of_a_learner_in_an_agent():
+    class Pays(Paying):
+        def step(self, key, t, action):
+            return super().step(key, t, action)._replace(reward=action.astype(jnp.float32))
+
+    def agent():
+        fields = {"n_evals": 1, "learning_starts": 2, "buffer_size": 32, "minibatch_size": 2}
+        return DQN(Pays(), None, dqn.AgentConfig(critic_network=Preferring(), **fields))
+
+    globals()["factor"] = 1.0
+    assert return_of(agent()) == 5.0
+    globals()["factor"] = -1.0
+    return agent()
+
+
 CHANGES = {
     attribute_before_the_first_program: 5.0,
     attribute: 10.0,
@@ -159,6 +183,7 @@ CHANGES = {
     method: 10.0,
     module_variable: 10.0,
     hook_of_an_agent: 10.0,
+    network_of_a_learner_in_an_agent: 0.0,
 }
 
 
