@@ -92,7 +92,7 @@ class Vector(Copies):
         """A picture of the first environment."""
         pictures = self.env.render()
         assert pictures is not None
-        return np.asarray(pictures[0])
+        return np.array(pictures[0])  # environments may draw into one array
 
     def close(self) -> None:
         """Closes the vector, and so ends its processes, unless a user made it."""

@@ -24,7 +24,8 @@ class Overwriting(Steered):
     """Returns the same arrays and the same info every time, and spoils the action."""
 
     def __init__(self):
-        super().__init__()
+        super().__init__("rgb_array")
+        self._picture = np.zeros((4, 6, 3), np.uint8)
         self._seen, self._info = np.zeros(3, np.float32), {"action": np.zeros(())}
 
     def _observation(self):
@@ -37,9 +38,16 @@ class Overwriting(Steered):
         action[:] = 9
         return observation, reward, terminated, truncated, self._info
 
+    def render(self):
+        self._picture[:] = super().render()
+        return self._picture
+
 
 class Pulling(Relay):
     """A relay with continuous actions."""
+
+    def __init__(self):
+        super().__init__("rgb_array")
 
     def action_space(self, agent):
         return spaces.Box(-2.0, 2.0, (1,), np.float32)
@@ -47,6 +55,11 @@ class Pulling(Relay):
 
 class OverwritingBoth(Pulling):
     """Returns the same arrays every time, and spoils the actions."""
+
+    def render(self):
+        self._picture = getattr(self, "_picture", super().render())
+        self._picture[:] = super().render()
+        return self._picture
 
     def step(self, actions):
         outcome = super().step({agent: x.copy() for agent, x in actions.items()})
@@ -62,8 +75,12 @@ class OverwritingBoth(Pulling):
         return {agent: self._arrays[agent] for agent in seen}
 
 
+def drawing():
+    return Steered("rgb_array")
+
+
 def copies(kind):
-    return Gymnasium(kind).episodes("training", 2, TERMS)
+    return Gymnasium(kind).episodes("film", 2, TERMS)
 
 
 def vector(mode):
@@ -74,15 +91,15 @@ def vector(mode):
 
 
 def actors(kind):
-    return PettingZoo(kind).episodes("training", 2, TERMS)
+    return PettingZoo(kind).episodes("film", 2, TERMS)
 
 
 @pytest.mark.parametrize(
     ("make", "kinds", "shape"),
     [
-        (copies, (Steered, Overwriting), (2, 1)),
-        (vector(AutoresetMode.DISABLED), (Steered, Overwriting), (2, 1)),
-        (vector(AutoresetMode.NEXT_STEP), (Steered, Overwriting), (2, 1)),
+        (copies, (drawing, Overwriting), (2, 1)),
+        (vector(AutoresetMode.DISABLED), (drawing, Overwriting), (2, 1)),
+        (vector(AutoresetMode.NEXT_STEP), (drawing, Overwriting), (2, 1)),
         (actors, (Pulling, OverwritingBoth), (2, 2, 1)),
     ],
 )
@@ -91,7 +108,7 @@ def test_steps_are_the_same_and_stay_as_they_were(make, kinds, shape):
         episodes, rng = make(kind), np.random.default_rng(0)
         episodes.restart(SEEDS)
         actions = [rng.uniform(-2, 2, shape).astype(np.float32) for _ in range(20)]
-        return [(episodes.obs, x, episodes.step(x)) for x in actions]
+        return [(episodes.obs, x, episodes.step(x)) for x in actions], episodes.pictures
 
     trees.assert_equal(*map(played, kinds))
 
