@@ -67,7 +67,7 @@ def box_of(space: Bounds | None, shape: tuple[int, ...] | None = None) -> Box | 
             "action_space must be a space, such as env.action_space of Gymnasium or "
             f"env.action_space(env_params) of gymnax, or a pair of bounds, as (-1, 1), got {space!r}."
         )
-    if isinstance(space, tuple | list) and not is_box(space):
+    if type(space) in (tuple, list):  # spaces may be named tuples
         low, high = (np.asarray(bound, np.float64) for bound in space)
         space = Box(low, high, np.broadcast_shapes(low.shape, high.shape, shape or ()))
     if space is None or not is_box(space) or not is_bounded(space):
@@ -180,8 +180,8 @@ def check_units(actions: np.ndarray, box: Box | None, name: str) -> None:
         f"[{actions.min():g}, {actions.max():g}], and {name}'s action_space is {words(box)}"
     )
     hint = (
-        f"Say which: Dataset or Dataset.load with action_space={words(box)} or action_space=(-1, 1), or "
-        "--dataset-actions on the command line."
+        f"Say which: action_space={words(box)} or action_space=(-1, 1), an argument of Dataset and of "
+        "Dataset.load, or --dataset-actions on the command line."
     )
     if not lie_within(actions, box):
         raise ValueError(f"{found}: they seem to be rescaled to (-1, 1). {hint}")
