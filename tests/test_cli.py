@@ -538,9 +538,7 @@ def test_makes_agents_that_learn_from_data(tmp_path):
         np.testing.assert_array_equal(held, scale * actions)
     with pytest.warns(UserWarning, match=r"action_space is \(-2, 2\): .* --dataset-actions on the"):
         made(path, None)
-    with pytest.raises(
-        MistakeError, match=r"in the box \(-1, 1\), but action_space says \(-2, 2\)"
-    ):
+    with pytest.raises(MistakeError, match=r"in the box \(-1, 1\), not \(-2, 2\)"):
         made(tmp_path / "rescaled.npz", "environment")
 
 

@@ -193,7 +193,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
     def _check_actions(self, dataset: Dataset, mask: PyTree) -> None:
         """Raises unless actions are in their space, and allowed where a mask allows any."""
         actions, known = np.asarray(dataset["actions"]), self._units_of(dataset).space
-        space, name = self.episodes.action_space, type(self.env).__name__
+        space, name = self.episodes.action_space, self.episodes.env.wording.environment
         shape, box = tuple(space.shape), known
         if is_discrete(space):
             if not np.issubdtype(actions.dtype, np.integer):

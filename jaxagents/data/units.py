@@ -103,8 +103,8 @@ def box_of_arrays(
     known, given = box_of(known, shape), box_of(space, shape)
     if None not in (known, given) and known != given:
         raise ValueError(
-            f"The actions are known to be in the box {words(known)}, but action_space says "
-            f"{words(given)}: leave it out."
+            f"The actions are known to be in the box {words(known)}, not {words(given)}: leave out "
+            "action_space, or --dataset-actions on the command line."
         )
     return known if given is None else given
 
