@@ -11,7 +11,7 @@ from jaxtyping import PyTree
 
 from jaxagents.core.numbers import positive
 from jaxagents.data import files, rows, units
-from jaxagents.envs.spaces import Box
+from jaxagents.envs.spaces import Box, box_bounds
 
 _OF_EPISODES = ("rewards", "masks", "ends")
 _SMALLEST_STD = 1e-6
@@ -92,7 +92,7 @@ class Dataset(rows.Sampled):
         self,
         arrays: Mapping[str, PyTree],
         seed: int = 0,
-        action_space: units.Bounds | None = None,
+        action_space: units.Bounds = None,
     ) -> None:
         """Makes a dataset.
 
@@ -394,12 +394,13 @@ class Dataset(rows.Sampled):
             ImportError: HDF5 files need `jaxagents[hdf5]`.
         """
         box = self._action_space
-        bounds = {} if box is None else dict(zip(files.BOUNDS, (box.low, box.high), strict=True))
+        low_and_high = () if box is None else box_bounds(box)
+        bounds = dict(zip(files.BOUNDS, low_and_high, strict=False))
         files.write(path, {**self._flat, **bounds})
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike, seed: int = 0, action_space: units.Bounds | None = None
+        cls, path: str | os.PathLike, seed: int = 0, action_space: units.Bounds = None
     ) -> "Dataset":
         """Reads what [`save`][jaxagents.data.Dataset.save] wrote.
 

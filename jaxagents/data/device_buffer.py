@@ -83,7 +83,7 @@ class DeviceBuffer(struct.PyTreeNode):
         prioritised: bool = False,
         prioritised_length: int = 1,
         n_groups: int = 1,
-        action_space: units.Bounds | None = None,
+        action_space: units.Bounds = None,
     ) -> "DeviceBuffer":
         """An empty buffer.
 

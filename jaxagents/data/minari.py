@@ -191,7 +191,7 @@ def _in_units_of(space: Any, dataset: Dataset) -> Dataset:
         units.check_units(actions, own, "the environment")
     if known in (None, own):
         return dataset
-    actions = units.from_unit(dataset.rescale_actions()["actions"], own)
+    actions = units.from_unit(dataset.rescale_actions()["actions"], space)
     return Dataset({**dataset, "actions": actions.astype(space.dtype)}, action_space=own)
 
 

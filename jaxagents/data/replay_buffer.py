@@ -55,7 +55,7 @@ class ReplayBuffer(rows.Sampled):
         example_transition: Mapping[str, PyTree],
         size: int,
         seed: int = 0,
-        action_space: units.Bounds | None = None,
+        action_space: units.Bounds = None,
     ) -> "ReplayBuffer":
         """An empty buffer.
 

@@ -15,8 +15,8 @@ ACTIONS = "actions"
 _TOLERANCE = 1e-3
 
 ActionsT = TypeVar("ActionsT", Array, np.ndarray)
-Bounds = Space | tuple[Any, Any]
-"""A space, or its lower and upper bounds."""
+Bounds = Any
+"""A space, or a pair of its lower and upper bounds."""
 
 
 @jax.tree_util.register_pytree_with_keys_class
@@ -47,7 +47,7 @@ class Transitions(dict[str, PyTree]):
         return cls(dict(zip(keys, children, strict=True)), action_space)
 
 
-def box_of(space: Bounds | None, shape: tuple[int, ...] | None = None) -> Box | None:
+def box_of(space: Bounds, shape: tuple[int, ...] | None = None) -> Box | None:
     """The box that actions of a space are expressed in.
 
     Args:
@@ -55,8 +55,9 @@ def box_of(space: Bounds | None, shape: tuple[int, ...] | None = None) -> Box | 
         shape: Shape of an action; the space's by default.
 
     Returns:
-        The box, with bounds of double precision; `None` if there is no space, or if it is no box with
-            finite bounds, each lower one below the upper one.
+        The box, with bounds of single precision, so that equal ones are equal wherever they come from;
+            `None` if there is no space, or if it is no box with finite bounds, each lower one below the
+            upper one.
 
     Raises:
         ValueError: The space has another shape.
@@ -68,7 +69,7 @@ def box_of(space: Bounds | None, shape: tuple[int, ...] | None = None) -> Box | 
             f"env.action_space(env_params) of gymnax, or a pair of bounds, as (-1, 1), got {space!r}."
         )
     if type(space) in (tuple, list):  # spaces may be named tuples
-        low, high = (np.asarray(bound, np.float64) for bound in space)
+        low, high = (np.asarray(bound, np.float32) for bound in space)
         space = Box(low, high, np.broadcast_shapes(low.shape, high.shape, shape or ()))
     if space is None or not is_box(space) or not is_bounded(space):
         return None
@@ -76,12 +77,12 @@ def box_of(space: Bounds | None, shape: tuple[int, ...] | None = None) -> Box | 
         raise ValueError(
             f"Actions have shape {shape}, but their space has {tuple(space.shape)}: {space!r}."
         )
-    low, high = box_bounds(space, np.float64)
+    low, high = box_bounds(space)
     return Box(low, high, tuple(space.shape)) if low.size and np.all(low < high) else None
 
 
 def box_of_arrays(
-    flat: Mapping[str, PyTree], known: Bounds | None, space: Bounds | None, n_axes: int = 1
+    flat: Mapping[str, PyTree], known: Bounds, space: Bounds, n_axes: int = 1
 ) -> Box | None:
     """The box of the actions among arrays, as they know it themselves, or as it is given.
 
@@ -101,7 +102,7 @@ def box_of_arrays(
         return None
     shape = tuple(flat[ACTIONS].shape[n_axes:])
     known, given = box_of(known, shape), box_of(space, shape)
-    if None not in (known, given) and known != given:
+    if known is not None and given is not None and known != given:
         raise ValueError(
             f"The actions are known to be in the box {words(known)}, not {words(given)}: leave out "
             "action_space, or --dataset-actions on the command line."
@@ -119,9 +120,9 @@ def words(box: Box) -> str:
 
     def bound(x: np.ndarray) -> str:
         is_one = np.all(x == x.flat[0])
-        return f"{x.flat[0]:g}" if is_one else str(x.astype(np.float32).tolist())
+        return f"{x.flat[0]:g}" if is_one else str(x.astype(str).tolist()).replace("'", "")
 
-    return f"({', '.join(map(bound, box_bounds(box, np.float64)))})"
+    return f"({', '.join(map(bound, box_bounds(box)))})"
 
 
 # From one box to another.

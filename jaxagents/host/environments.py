@@ -67,7 +67,7 @@ class RescaleAction(gymnasium.wrappers.RescaleAction):
     def __init__(self, env: gymnasium.Env, min_action: int = -1, max_action: int = 1) -> None:
         """Wraps an environment with a bounded box of actions; the bounds must be -1 and 1."""
         super().__init__(env, min_action, max_action)  # pyright: ignore[reportArgumentType]
-        self.func = functools.partial(_to_box, env.action_space)
+        self.func: Any = functools.partial(_to_box, env.action_space)
 
 
 class RescaleVector(gymnasium.wrappers.vector.VectorizeTransformAction):
@@ -78,7 +78,7 @@ class RescaleVector(gymnasium.wrappers.vector.VectorizeTransformAction):
         super().__init__(env, RescaleAction)
 
 
-def _to_box(space: spaces.Box, action: np.ndarray) -> np.ndarray:
+def _to_box(space: Any, action: np.ndarray) -> np.ndarray:
     return units.from_unit(np.asarray(action, space.dtype), space).astype(space.dtype)
 
 

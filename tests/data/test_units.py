@@ -46,6 +46,7 @@ def test_a_box_is_that_of_a_bounded_space_of_whichever_kind():
     ):
         assert Dataset(arrays(), action_space=space).action_space == KNOWN
     assert hash(box_of(Box(-2.0, 2.0, (1,)))) == hash(KNOWN)
+    assert box_of((-0.4, 0.4), (1,)) == box_of(spaces.Box(-0.4, 0.4, (1,), np.float32))
     assert box_of((-2, 3), (1,)) != KNOWN != box_of((-2, 2), (2,))
     for space in (
         None,
@@ -85,6 +86,7 @@ def test_what_is_made_of_a_dataset_knows_its_units(tmp_path):
     assert [x.action_space for x in made] == [KNOWN] * len(made)
     assert all("actions in (-2, 2)" in repr(x) for x in made if isinstance(x, Dataset))
     of_uneven = Dataset(arrays(actions=np.ones((N, 2))), 0, ([-2, 0], [1, 0.1]))
+    assert "actions in ([-2.0, 0.0], [1.0, 0.1])" in repr(of_uneven)
     of_uneven.save(tmp_path / "uneven.npz")
     assert Dataset.load(tmp_path / "uneven.npz").action_space == of_uneven.action_space
     for lost in (Dataset({**dataset}), dataset.normalise(["actions"])[0]):
