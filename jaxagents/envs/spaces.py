@@ -239,7 +239,7 @@ def _sample_part(space: Space, key: Key[Array, ""], mask: PyTree) -> Array:
     uniform = jax.random.uniform(key, low.shape, jnp.float32)
     within = low + uniform * np.where(bounded, high - low, 0.0).astype(np.float32)
     normal = jnp.clip(jax.random.normal(key, low.shape, jnp.float32), low, high)
-    return jnp.where(bounded, jnp.clip(within, low, high), normal)  # it can round to just outside
+    return jnp.where(bounded, within, normal)
 
 
 def check_declared(action_space: Any, observation_space: Any, env: str) -> None:
