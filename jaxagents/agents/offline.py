@@ -192,24 +192,24 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
 
     def _check_actions(self, dataset: Dataset, mask: PyTree) -> None:
         """Raises unless actions are in their space, and allowed where a mask allows any."""
-        actions, known = np.asarray(dataset["actions"]), self._units_of(dataset).space
+        actions, box = np.asarray(dataset["actions"]), self._units_of(dataset).space
         space, name = self.episodes.action_space, self.episodes.env.wording.environment
-        shape, box = tuple(space.shape), known
+        shape, known = tuple(space.shape), dataset.action_space
         if is_discrete(space):
             if not np.issubdtype(actions.dtype, np.integer):
                 raise TypeError(f"Discrete actions must be integers, got type {actions.dtype}.")
-            box = Box(0, space.n - 1, shape)
+            box, known = Box(0, space.n - 1, shape), None
         if actions.shape[1:] != shape:
             raise ValueError(
                 f"The dataset's actions have shape {actions.shape[1:]}, but {name}'s have {shape}."
             )
-        if dataset.action_space is None and not is_discrete(space):
+        if known is None and not is_discrete(space):
             check_units(actions, box_of(space), name)
         if not lie_within(actions, box):
             inside = f"{name}'s action_space {space!r}"
             remedy = "They must be in the environment's units."
-            if dataset.action_space is not None:
-                inside = f"the box {words(dataset.action_space)} that it says they are in"
+            if known is not None:
+                inside = f"the box {words(known)} that it says they are in"
                 remedy = "Correct whichever is wrong."
             raise ValueError(
                 f"The dataset's actions lie in [{actions.min():g}, {actions.max():g}], which is not "

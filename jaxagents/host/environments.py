@@ -6,6 +6,7 @@ from typing import Any, SupportsFloat, TypeVar
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import RecordEpisodeStatistics
 from jaxtyping import PyTree
@@ -63,10 +64,10 @@ def rescale_actions(env: EnvT) -> EnvT:
 class RescaleAction(gymnasium.wrappers.RescaleAction):
     """Maps actions in [-1, 1] to the environment's box, none of them to just outside by rounding."""
 
-    # Python integers, unlike NumPy integers, can be written with the environment's specification.
-    def __init__(self, env: gymnasium.Env, min_action: int = -1, max_action: int = 1) -> None:
-        """Wraps an environment with a bounded box of actions; the bounds must be -1 and 1."""
-        super().__init__(env, min_action, max_action)  # pyright: ignore[reportArgumentType]
+    def __init__(self, env: gymnasium.Env) -> None:
+        """Wraps an environment with a bounded box of actions."""
+        RecordConstructorArgs.__init__(self)  # for its specification, which then names no bounds
+        super().__init__(env, -1, 1)  # pyright: ignore[reportArgumentType]
         self.func: Any = functools.partial(_to_box, env.action_space)
 
 
