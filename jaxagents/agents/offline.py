@@ -19,7 +19,7 @@ from jaxagents.agents.runners import LearnerRunner
 from jaxagents.agents.sampling import CARRIES, Sampling
 from jaxagents.core import processes
 from jaxagents.core.arrays import in_32_bits
-from jaxagents.core.compilation import fingerprint
+from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.numbers import check_multiple
 from jaxagents.core.observed import action_mask
 from jaxagents.core.report import Report

@@ -40,17 +40,22 @@ class MultiDiscrete:
     """Vectors of integers, the i-th from 0 to `nvec[i] - 1`.
 
     Attributes:
-        nvec: The numbers of values of the components.
+        nvec: The numbers of values of the components. Observations may have several axes: tuples of
+            tuples.
         dtype: Their type.
     """
 
-    nvec: tuple[int, ...]
+    nvec: Any
     dtype: DTypeLike = np.int32
+
+    def __post_init__(self) -> None:
+        """Takes arrays and lists of numbers too."""
+        object.__setattr__(self, "nvec", _in_tuples(np.asarray(self.nvec).tolist()))
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of a vector."""
-        return (len(self.nvec),)
+        return np.shape(self.nvec)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -90,6 +95,10 @@ class Composite:
     """
 
     spaces: Mapping[str, Space] | Sequence[Space]
+
+
+def _in_tuples(numbers: Any) -> Any:
+    return tuple(map(_in_tuples, numbers)) if isinstance(numbers, list) else numbers
 
 
 def is_discrete(space: Space) -> bool:

@@ -287,10 +287,12 @@ def test_the_dataset_is_neither_in_runners_nor_in_checkpoints_nor_in_programs(tm
     assert n_bytes(runner) < 0.1 * size
     assert in_folder < 0.2 * size
     other = small(BC, MatchSign(), discrete_data(100_000, seed=1), eval_during_training=False)
-    with compilations() as made:
-        of_other, _ = other.train(KEY, hyperparams(BC), progress=False)
-    assert not made
+    of_other, _ = other.train(KEY, hyperparams(BC), progress=False)
     assert not trees.equal(runner.learner.actor.params, of_other.learner.actor.params)
+    with compilations() as made:
+        again, _ = other.with_data(agent.data).train(KEY, hyperparams(BC), progress=False)
+    assert not made
+    trees.assert_equal(runner.learner.actor.params, again.learner.actor.params)
     with pytest.raises(TypeError, match="'dataset'"):
         BC(MatchSign(), None, bc.AgentConfig(**SMALL, checkpoint_dir=tmp_path))
 
