@@ -242,12 +242,12 @@ def _episodes(
 def _play(
     policy: Policy, env: gymnasium.Env, seed: int, show: Callable[[], None]
 ) -> Iterator[_Step]:
-    # The copies: an environment may write every observation into the same array, or into its action.
+    # The copies: environments may write into what they gave and were given, and policies too.
     first, _ = start_of(env, env.reset(seed=seed))
     observation, over = copy.deepcopy(first), False
     show()
     while not over:
-        action = _to_space(policy(observation), env.action_space)
+        action = _to_space(policy(copy.deepcopy(observation)), env.action_space)
         outcome = env.step(copy.deepcopy(action))
         successor, reward, terminated, truncated, _ = step_of(env, outcome)
         show()

@@ -178,6 +178,18 @@ def test_an_environment_that_overwrites_its_action_changes_no_record():
         np.testing.assert_array_equal(given, [0.5, 0.5])
 
 
+def test_a_policy_that_overwrites_its_observation_changes_no_record():
+    def policy(observation):
+        observation["left"] /= 255
+        return half(observation)
+
+    for trajectory, other in zip(
+        *(evaluate_with_trajectories(policy, Countdown(), 2)[1] for policy in (policy, half)),
+        strict=True,
+    ):
+        trees.assert_equal(trajectory, other)
+
+
 def test_trajectories_know_the_box_of_their_actions():
     wide = spaces.Box(-2.0, 2.0, (2,), np.float32)
     (own,), (other,), (none,) = (
