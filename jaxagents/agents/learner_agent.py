@@ -15,16 +15,15 @@ from jaxagents.agents.agent import Agent
 from jaxagents.agents.checks import check_hooks_of_others, naming_observations
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.runners import LearnerRunner
-from jaxagents.core.arrays import atleast_nd
 from jaxagents.core.hyperparameters import has_schedules, is_schedule
 from jaxagents.core.observed import Remembered, network_input, observation_of
+from jaxagents.data import units
 from jaxagents.engine.checks import check_same_arrays
 from jaxagents.engine.program import HyperparametersT
 from jaxagents.envs.checks import check_environment, check_masks, check_n_actors
 from jaxagents.envs.observations import check_channels_first, preprocessing
 from jaxagents.envs.spaces import (
     Space,
-    box_bounds,
     check_components,
     is_bounded,
     is_box,
@@ -82,20 +81,15 @@ class Units(NamedTuple):
         """Actions of the environment, from actions of the learner."""
         if self.is_discrete:
             return actions
-        low, high = box_bounds(self.space)
         actions = actions.reshape(*actions.shape[:-1], *self.space.shape)
-        low, high = (atleast_nd(bound, actions.ndim) for bound in (low, high))
-        return actions * (0.5 * (high - low)) + 0.5 * (low + high)
+        return units.from_unit(actions, self.space)
 
     def to_learner(self, actions: Array) -> Array:
         """Actions of the learner, from actions of the environment."""
         if self.is_discrete:
             return actions
-        low, high = box_bounds(self.space)
-        batch = actions.shape[: actions.ndim - low.ndim]
-        low, high = (atleast_nd(bound, actions.ndim) for bound in (low, high))
-        units = ((actions * 2.0 - (high + low)) / (high - low)).clip(-1.0, 1.0)
-        return units.reshape(*batch, -1)
+        batch = actions.shape[: actions.ndim - len(self.space.shape)]
+        return units.to_unit(actions, self.space).reshape(*batch, -1)
 
     def within_bounds(self, actions: Array) -> Array:
         """Actions of the learner, clipped to [-1, 1] in a box."""

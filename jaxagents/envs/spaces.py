@@ -1,6 +1,7 @@
 """Spaces of actions and observations, recognised by their attributes, whichever suite they come from."""
 
 import dataclasses
+import functools
 import inspect
 import math
 import numbers
@@ -59,7 +60,7 @@ class MultiDiscrete:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Box:
-    """Arrays between two bounds.
+    """Arrays between two bounds; two boxes are equal if their bounds are.
 
     Attributes:
         low: Lower bounds, broadcastable to the shape.
@@ -72,6 +73,17 @@ class Box:
     high: ArrayLike
     shape: tuple[int, ...]
     dtype: DTypeLike = np.float32
+
+    @functools.cached_property
+    def _value(self) -> tuple:
+        bounds = (bound.ravel().tolist() for bound in box_bounds(self, self.dtype))
+        return (tuple(self.shape), np.dtype(self.dtype), *map(tuple, bounds))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Box) and self._value == other._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -92,7 +92,7 @@ class Vector(Copies):
         """A picture of the first environment."""
         pictures = self.env.render()
         assert pictures is not None
-        return np.asarray(pictures[0])
+        return np.array(pictures[0])  # environments may draw into one array
 
     def close(self) -> None:
         """Closes the vector, and so ends its processes, unless a user made it."""
@@ -107,11 +107,24 @@ class Vector(Copies):
         self, obs: PyTree, info: Mapping[str, Any], over: Bool[np.ndarray, "environments"]
     ) -> PyTree:
         """Observations, with the last one where an episode is over in place of the next first one."""
-        obs = jax.tree.map(np.copy, obs)
+        obs, pool = jax.tree.map(np.copy, obs), self.env.unwrapped
         for i in np.flatnonzero(over):
             final = info["final_obs"][i]
+            if isinstance(pool, SyncVectorEnv):
+                _check_kept(pool.envs[i], final, pool._env_obs[i])
             jax.tree.map(lambda rows, x, i=i: rows.__setitem__(i, x), obs, final)
         return obs
+
+
+def _check_kept(env: object, last: PyTree, first: PyTree) -> None:
+    """Raises if an environment has written its first observation over the last one."""
+    arrays = zip(jax.tree.leaves(last), jax.tree.leaves(first), strict=False)
+    if any(np.shares_memory(*pair) for pair in arrays):
+        raise ValueError(
+            f"{_name_of(env)} returns each observation in the same array, so that the last one of an "
+            "episode is lost in a vector with AutoresetMode.SAME_STEP: return copies, or make the "
+            "vector with AutoresetMode.DISABLED."
+        )
 
 
 def spaces_of_one(env: gymnasium.Env | VectorEnv) -> tuple[spaces.Space, spaces.Space]:
