@@ -252,8 +252,9 @@ def test_closing_closes_the_copies_that_were_made():
             closed.append(self)
 
     env = Walks(Closing)
-    for n_made in (4, 8):
-        small(env).start(KEY)
+    agents = [small(env), small(env)]
+    for n_made, agent in zip((4, 8), agents, strict=True):
+        agent.start(KEY)
         for _ in range(2):
             env.close()
             assert len(set(closed)) == n_made
@@ -272,16 +273,17 @@ class Plain(gymnasium.Wrapper):
 
 
 def test_environments_in_wrappers_that_are_not_recorded(monkeypatch):
-    """They may be registered with it; one that is made so is played in itself."""
+    """They may be registered with it, or are copied by pickling; one agent plays in the one given."""
     monkeypatch.setattr(gymnasium.envs.registration, "registry", {**gymnasium.registry})
     gymnasium.register("PlainWalk-v0", lambda: Plain(Walk()))
     agent = small(gymnasium.make("PlainWalk-v0"))
     assert np.isfinite(agent.evaluate(agent.start(KEY))["returns"]).all()
-    one, other = (Plain(gymnasium.make("CartPole-v1")) for _ in range(2))
+    one, other = (Plain(Walk()) for _ in range(2))
     assert Gymnasium(one) != Gymnasium(other)
-    small(one, False, batch_size=1).start(KEY)
-    assert one.unwrapped.state is not None
-    assert other.unwrapped.state is None
+    agent = small(one, batch_size=1)
+    assert np.isfinite(agent.evaluate(agent.start(KEY))["returns"]).all()
+    assert hasattr(one.unwrapped, "_time")
+    assert not hasattr(other.unwrapped, "_time")
 
 
 def remembering():

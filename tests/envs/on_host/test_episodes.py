@@ -205,11 +205,40 @@ def test_actions_are_moved_into_their_box():
 def test_no_environment_is_played_in_twice():
     env, terms = Walk(render_mode="rgb_array"), Terms(max_steps=100)
     with pytest.raises(ValueError, match="The same Walk is there twice"):
-        Gymnasium(lambda: env).episodes("training", 2, terms)
+        Gymnasium(lambda: env).playing("training", 2, terms).__enter__()
     for both in (Gymnasium(lambda: env), Gymnasium(env, eval_env=lambda: env)):
-        both.episodes("training", 1, terms)
+        with both.playing("training", 1, terms):
+            pass
         with pytest.raises(ValueError, match="The same Walk is there twice"):
-            both.episodes("evaluation", 1, terms)
+            both.playing("evaluation", 1, terms).__enter__()
+
+
+def test_copies_are_taken_and_given_back():
+    """Those that are at the episodes in question are taken first; an environment plays in one place."""
+    env, terms = Gymnasium(Walk), Terms(max_steps=100)
+    with env.playing("training", 2, terms) as first, env.playing("training", 2, terms) as second:
+        assert not {*map(id, first.environments)} & {*map(id, second.environments)}
+        for episodes in (first, second):
+            episodes.restart(SEEDS[:2])
+        second.step(np.ones(2, np.int32))
+    for episodes in (first, second):
+        with env.playing("training", 2, terms, episodes.played) as again:
+            assert again is episodes
+        with env.for_agent().playing("training", 2, terms, episodes.played) as of_another:
+            assert of_another not in (first, second)
+    one = Walk()
+    with Gymnasium(one).playing("training", 1, terms) as its:
+        assert its.environments[0] is one
+        with Gymnasium(one).playing("training", 1, terms) as copied:
+            assert copied.environments[0] is not one
+    for shared in (lambda: one, SyncVectorEnv([Walk], autoreset_mode=DISABLED)):
+        with (
+            Gymnasium(shared).playing("training", 1, terms),
+            pytest.raises(ValueError, match=r"is being played in already, .* vector of its own"),
+        ):
+            Gymnasium(shared).playing("training", 1, terms).__enter__()
+        with Gymnasium(shared).playing("training", 1, terms):
+            pass
 
 
 def test_a_step_that_failed_is_not_taken_twice():
