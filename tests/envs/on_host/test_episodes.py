@@ -189,6 +189,70 @@ def test_finds_how_a_vector_starts_episodes_whatever_was_made_after_it():
         assert env.plays_again == (mode == DISABLED)
 
 
+class Counting(gymnasium.vector.VectorEnv):
+    """Counts to five in each environment, and starts again in the step that gets there."""
+
+    num_envs, metadata = 2, {}
+    single_observation_space = spaces.Box(0, 5, (1,))
+    single_action_space = spaces.Discrete(2)
+
+    def __init__(self, report):
+        self.report = report
+
+    def reset(self, *, seed=None, options=None):
+        self.count = np.array([[0.0], [2.0]], np.float32)
+        return self.count, {}
+
+    def step(self, actions):
+        final = self.count + 1
+        over = final[:, 0] == 5
+        self.count = np.where(over[:, None], 0, final)
+        info = self.report(final, over) if over.any() else {}
+        return self.count, np.ones(2), over, np.zeros(2, bool), info
+
+
+class Declared(Counting):
+    metadata = {"autoreset_mode": NEXT_STEP}  # noqa: RUF012 (as Gymnasium has it)
+
+
+def one_by_one(final, over):
+    rows = np.empty(2, object)
+    for i in np.flatnonzero(over):
+        rows[i] = final[i]
+    return {"final_obs": rows, "_final_obs": over}
+
+
+@pytest.mark.parametrize("kind", [Counting, Declared])
+@pytest.mark.parametrize(
+    "report",
+    [
+        one_by_one,
+        lambda final, over: {"final_obs": final},
+        lambda final, over: {"final_observation": final},
+    ],
+)
+def test_what_comes_back_tells_how_a_vector_starts_episodes(kind, report):
+    """All of forty transitions count, and the successor of 4 is 5."""
+    episodes = HostEpisodes(Vector(kind(report)), max_steps=100)
+    episodes.restart(SEEDS[:2])
+    for _ in range(20):
+        before, step = episodes.obs, episodes.step(np.zeros(2, np.int32))
+        assert step.counts.all()
+        np.testing.assert_array_equal(step.next_obs, before + 1)
+    assert episodes.played.number.sum() == 8
+
+
+def test_last_observations_that_are_missing_are_named():
+    vector = Counting(lambda final, over: {})
+    vector.autoreset_mode = SAME_STEP
+    episodes = HostEpisodes(Vector(vector), max_steps=100)
+    episodes.restart(SEEDS[:2])
+    for _ in range(2):
+        episodes.step(np.zeros(2, np.int32))
+    with pytest.raises(ValueError, match=r"Counting starts .* no 'final_obs'"):
+        episodes.step(np.zeros(2, np.int32))
+
+
 def test_actions_are_moved_into_their_box():
     box = spaces.Box(np.float32([-1, 0]), np.float32([1, 2]), dtype=np.float32)
     space = spaces.Dict({"box": box, "choice": spaces.Discrete(3)})
