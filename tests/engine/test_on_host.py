@@ -15,8 +15,10 @@ from parallel_probes import Relay
 import jaxagents
 from jaxagents import A2C, BC, DQN, IPPO, MAPPO, PPO, SAC, a2c, bc, dqn, ippo, load_policy, ppo, sac
 from jaxagents.data import Dataset
+from jaxagents.engine.host_play import terms_of
 from jaxagents.engine.observers import NotFiniteError
-from jaxagents.envs import Gymnasium, PettingZoo
+from jaxagents.envs import Gymnasium, PettingZoo, as_environment
+from jaxagents.envs.episodes import Episodes
 from jaxagents.networks import CategoricalActor, MinGRUCell, PerActor, StateCritic, WithMemory
 from jaxagents.sharding import make_mesh
 
@@ -284,6 +286,40 @@ def test_environments_in_wrappers_that_are_not_recorded(monkeypatch):
     assert np.isfinite(agent.evaluate(agent.start(KEY))["returns"]).all()
     assert hasattr(one.unwrapped, "_time")
     assert not hasattr(other.unwrapped, "_time")
+
+
+class Endless(Walk):
+    def step(self, action):
+        observation, reward, _, _, info = super().step(action)
+        return observation, reward, False, False, info
+
+
+def test_limits_of_environments_are_theirs(monkeypatch):
+    """A cap that was not set does not come before them, be it the limit of evaluations alone."""
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", {**gymnasium.registry})
+    gymnasium.register("Endless-v0", Endless, max_episode_steps=10_100)
+    agent, none = small(gymnasium.make("Endless-v0")), np.zeros(1, np.uint32)
+    with agent.env.playing("evaluation", 1, terms_of(agent.episodes)) as episodes:
+        episodes.restart(none)
+        for _ in range(10_100):
+            assert not episodes.played.number
+            over = episodes.step(np.zeros(1, np.int32)).truncated
+    assert over
+    limited = gymnasium.wrappers.TimeLimit(Endless(), 20_000)
+    longer = gymnasium.make("CartPole-v1", max_episode_steps=20_000)
+    long_spread = jaxagents.make("pettingzoo:mpe/simple_spread-v3", max_cycles=12_000)
+    for env, kept, expected in (
+        (gymnasium.make("Endless-v0"), 10_100, 10_100),
+        (limited, 10_000, 20_000),
+        (Gymnasium(Endless, eval_env=limited), 10_000, 20_000),
+        (Gymnasium(gymnasium.make("CartPole-v1"), eval_env=longer), 500, 20_000),
+        (Endless(), 10_000, 9999),
+        (long_spread, 10_000, 12_001),
+    ):
+        assert Episodes(as_environment(env)).max_steps == expected
+        _, state = as_environment(env).reset(KEY)
+        assert len(jax.tree.leaves(state.actions)[0]) == kept
+    assert small(gymnasium.make("Endless-v0"), max_episode_steps=50).episodes.max_steps == 50
 
 
 def remembering():

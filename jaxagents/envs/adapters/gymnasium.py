@@ -11,10 +11,11 @@ import jax
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
-from gymnasium.wrappers import HumanRendering
+from gymnasium.wrappers import HumanRendering, TimeLimit
 from jaxtyping import PyTree
 
 from jaxagents.envs.adapters.native import Native
+from jaxagents.envs.episodes import LONGEST
 from jaxagents.envs.on_host.arrays import (
     check_action_space,
     example_action,
@@ -22,7 +23,7 @@ from jaxagents.envs.on_host.arrays import (
     own_space,
 )
 from jaxagents.envs.on_host.copying import copier_or_warning
-from jaxagents.envs.on_host.environment import HostEnvironment, Terms
+from jaxagents.envs.on_host.environment import LONGEST_KEPT, HostEnvironment, Terms
 from jaxagents.envs.on_host.vectors import Checked, Vector, autoreset_mode, spaces_of_one
 
 MakeEnv = Callable[..., gymnasium.Env]
@@ -84,8 +85,9 @@ class Gymnasium(HostEnvironment, Native):
         first = _one_of(env)
         observation_space, action_space = spaces_of_one(first)
         check_action_space(action_space)
-        if eval_env is not None:
-            seen, done = spaces_of_one(_one_of(eval_env))
+        other = None if eval_env is None else _one_of(eval_env)
+        if other is not None:
+            seen, done = spaces_of_one(other)
             if done != action_space or _arrays_of(seen) != _arrays_of(observation_space):
                 raise ValueError(
                     f"eval_env has observations of {seen} and actions of {done}, but env has "
@@ -95,7 +97,11 @@ class Gymnasium(HostEnvironment, Native):
         self._example = example_seen(observation_space), example_action(action_space)
         self.observation_space = own_space(observation_space)
         self.action_space = own_space(action_space)
-        self.max_steps = _limit_of(_specification_of(first))
+        limits = [_limit_of(it) for it in (first, other) if it is not None]
+        if any(limits):  # both environments apply their own; another cap must not come earlier
+            self.max_steps = max(limit or LONGEST for limit in limits)
+        spec = _specification_of(first)
+        self._n_kept = (spec and _limit_of_specification(spec)) or LONGEST_KEPT
         self._name = _name_of(first)
         self.render_fps = first.metadata.get("render_fps", Native.render_fps)
         # Copies of what was given are told how to draw; a function has chosen that itself.
@@ -236,7 +242,7 @@ def _one_of_vector(vector: EnvSpec, **options: Any) -> gymnasium.Env:
     spec = copy.deepcopy(vector)
     for name in _OF_VECTORS:
         spec.kwargs.pop(name, None)
-    spec.max_episode_steps = _limit_of(spec)
+    spec.max_episode_steps = _limit_of_specification(spec)
     spec.kwargs.pop("max_episode_steps", None)
     wrappers = spec.kwargs.pop("wrappers", ())
     env = gymnasium.make(spec, **options)
@@ -276,6 +282,15 @@ def _specification_of(env: gymnasium.Env | VectorEnv) -> EnvSpec | None:
     return env.spec if isinstance(env.spec, EnvSpec) else None
 
 
-def _limit_of(spec: EnvSpec | None) -> int | None:
-    """The number of steps after which episodes are truncated; `None` if there is no limit."""
-    return None if spec is None else spec.kwargs.get("max_episode_steps", spec.max_episode_steps)
+def _limit_of(env: gymnasium.Env | VectorEnv) -> int | None:
+    """The number of steps after which episodes are truncated; `None` if no limit is known."""
+    limits = []
+    while isinstance(env, gymnasium.Wrapper):
+        limits += [env._max_episode_steps] if isinstance(env, TimeLimit) else []
+        env = env.env
+    spec = _specification_of(env) if isinstance(env, VectorEnv) else None
+    return _limit_of_specification(spec) if spec else min(limits, default=None)
+
+
+def _limit_of_specification(spec: EnvSpec) -> int | None:
+    return spec.kwargs.get("max_episode_steps", spec.max_episode_steps)

@@ -14,6 +14,7 @@ from pettingzoo import AECEnv, ParallelEnv
 from pettingzoo.env_registry.exceptions import FailedToImport
 
 from jaxagents.envs.adapters.native import Native
+from jaxagents.envs.episodes import LONGEST
 from jaxagents.envs.on_host.copying import Snapshot, copier_or_warning
 from jaxagents.envs.on_host.environment import HostEnvironment, Terms
 from jaxagents.envs.on_host.parallel import Actors, ParallelCopies
@@ -90,6 +91,9 @@ class PettingZoo(HostEnvironment, Native):
                     f"{name} has the agents and spaces {_spaces_of(other)}, but the first has "
                     f"{expected}: all must have the same."
                 )
+        limit = getattr(first.unwrapped, "max_cycles", None)
+        if isinstance(limit, int) and limit > LONGEST:
+            self.max_steps = limit + 1  # some count from 0
         self.agents = self._actors.agents
         self.n_actors = len(self.agents)
         self.action_space = self._actors.action_space

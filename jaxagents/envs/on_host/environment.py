@@ -17,7 +17,8 @@ from jaxagents.envs.on_host.copying import Snapshot
 from jaxagents.envs.on_host.episodes import Copies, HostEpisodes, Played, check_distinct
 
 LONGEST_KEPT = 10_000
-"""The most actions that are kept of an episode without a limit, to be taken again on resuming."""
+"""The most actions that are kept of an episode, to be taken again on resuming, if not as many as an
+environment's specification allows."""
 
 
 class HostState(NamedTuple):
@@ -88,6 +89,7 @@ class HostEnvironment(Environment):
         self._identity: Hashable = None
         self._example: tuple[PyTree, PyTree] = (), ()
         self._draws = False
+        self._n_kept = LONGEST_KEPT
         self._n_given: int | None = None  # where several were given to be played in
         self._make: Callable[..., Any] | None = None
         self._make_eval: Callable[..., Any] | None = None
@@ -238,7 +240,7 @@ class HostEnvironment(Environment):
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, HostState]:
         """The shapes of a first observation, and the state of an episode that is yet to begin."""
         obs, action = jax.tree.map(jnp.asarray, self._example)
-        longest = (self.max_steps or LONGEST_KEPT) if self.plays_again else 0
+        longest = self._n_kept if self.plays_again else 0
         actions = jax.tree.map(lambda x: jnp.zeros((longest, *x.shape), x.dtype), action)
         seed = jax.random.bits(key, (), jnp.uint32)
         return obs, HostState(seed, jnp.zeros((), jnp.int32), actions)

@@ -118,8 +118,8 @@ class Vector(Copies):
             if self._mode == AutoresetMode.SAME_STEP:
                 raise ValueError(
                     f"{type(self.env.unwrapped).__qualname__} starts episodes in the step that ends one "
-                    "(AutoresetMode.SAME_STEP), but its infos have no 'final_obs', the last observation of "
-                    "each episode that ended: add them, or make it with another autoreset_mode."
+                    "(AutoresetMode.SAME_STEP), but its infos have no 'final_obs', the last observation "
+                    "of each episode: add them, or make it with another autoreset_mode."
                 )
             self._mode = AutoresetMode.NEXT_STEP
             return obs
