@@ -169,6 +169,8 @@ class Checked(gymnasium.Wrapper):
 
     def step(self, action: PyTree) -> tuple[PyTree, float, bool, bool, dict[str, Any]]:
         """Takes a step, and checks the results."""
+        if isinstance(action, np.floating):  # from a vector, for a box without axes
+            action = np.asarray(action)
         outcome = step_of(self.env, self.env.step(action))
         if not self._has_stepped:
             self._check("step", outcome[0], outcome[-1])
