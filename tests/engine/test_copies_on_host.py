@@ -242,9 +242,10 @@ def test_what_copies_would_lose_is_named():
         make(Gymnasium(scaled("Locked-v0")))
     Gymnasium(scaled("Locked-v0", 1.0))
     assert copier_of(Locked()).make is None
-    shared = Walk()
-    shared.physics_client = 3  # which pickled copies would share
-    assert copier_of(shared).make is None
+    for name, is_pointer in (("physicsClientId", True), ("_client", True), ("n_clients", False)):
+        env = Walk()
+        setattr(env, name, 3)  # pickled copies would share what it points to
+        assert (copier_of(env).make is None) == is_pointer
 
 
 def test_at_most_one_window_is_opened():

@@ -196,13 +196,13 @@ def _vector_of(makers: Sequence[MakeEnv], mode: str = "sync") -> VectorEnv:
 def _maker_of(env: object) -> MakeEnv | None:
     """A function that makes environments like the given one, or is given; `None` if there is none."""
     if isinstance(env, gymnasium.Env | VectorEnv):
-        spec, like, make = _specification_of(env), env, gymnasium.make
+        spec, like, make = _specification_of(env), env, _made_from
         if isinstance(env, VectorEnv):
             if env.unwrapped is not env:  # its wrappers change what environments give
                 return None
             make = _one_of_vector
             like = env.envs[0] if isinstance(env, SyncVectorEnv) else None
-        make = functools.partial(make, _without_windows(spec)) if spec else None
+        make = functools.partial(make, spec) if spec else None
         return make if like is None else copier_or_warning(like, _name_of(env), "Gymnasium", make)
     if callable(env):
         return cast(MakeEnv, env)
@@ -217,8 +217,10 @@ def _why_no_more(env: gymnasium.Env | VectorEnv) -> str:
     if isinstance(env, VectorEnv) and env.unwrapped is not env:
         return f"{_name_of(env)} is wrapped as a vector"
     if _specification_of(env) is None:
-        return f"{_name_of(env)} is not registered with Gymnasium and cannot be pickled"
-    return f"{_name_of(env)} has wrappers that Gymnasium cannot make, and cannot be pickled"
+        return (
+            f"{_name_of(env)} is not registered with Gymnasium, and cannot be copied by pickling it"
+        )
+    return f"{_name_of(env)} can be copied neither by its specification nor by pickling it"
 
 
 def _name_of(env: gymnasium.Env | VectorEnv) -> str:
@@ -237,9 +239,14 @@ def _without_windows(spec: EnvSpec) -> EnvSpec:
     return spec
 
 
+def _made_from(spec: EnvSpec, **options: Any) -> gymnasium.Env:
+    """An environment as a specification describes it, which opens no window."""
+    return gymnasium.make(_without_windows(spec), **options)
+
+
 def _one_of_vector(vector: EnvSpec, **options: Any) -> gymnasium.Env:
     """One environment, made as the specification of a vector describes."""
-    spec = copy.deepcopy(vector)
+    spec = _without_windows(vector)
     for name in _OF_VECTORS:
         spec.kwargs.pop(name, None)
     spec.max_episode_steps = _limit_of_specification(spec)

@@ -21,12 +21,13 @@ from gymnasium.wrappers import HumanRendering
 MakeCopy = Callable[..., Any]
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _OPAQUE = (type, FunctionType, MethodType, ModuleType)
+_POINTERS = r"client(_?id)?$|socket$"
+_ELSEWHERE = re.compile(_POINTERS, re.IGNORECASE)
+"""Names of attributes that may point to a simulation elsewhere, which pickled copies would share."""
 _NOT_COMPARED = re.compile(
-    r"spec$|metadata$|_np_random|_ezpickle_|render|viewer|screen|window|surf|isopen|client|socket"
+    rf"spec$|metadata$|_np_random|_ezpickle_|^render_mode$|^isopen$|{_POINTERS}", re.IGNORECASE
 )
 """Names of attributes that say nothing about how an environment behaves, or not by their values."""
-_ELSEWHERE = re.compile(r"client|socket", re.IGNORECASE)
-"""Names of attributes that may point to a simulation, which pickled copies would share."""
 
 
 class Copier(NamedTuple):
@@ -39,6 +40,11 @@ class Copier(NamedTuple):
 
     make: MakeCopy | None
     differing: list[str]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether it makes equal copies."""
+        return self.make is not None and not self.differing
 
 
 class Snapshot(NamedTuple):
@@ -80,18 +86,43 @@ def copier_of(env: Any, from_specification: MakeCopy | None = None) -> Copier:
     Returns:
         The way.
     """
-    makers: list[MakeCopy] = [from_specification] if from_specification else []
-    if not any(_ELSEWHERE.search(name) and x is not None for name, x in _attributes(env)):
-        makers += filter(None, (_snapshot(env, by) for by in (cloudpickle.Pickler, _ByAttributes)))
-    best = Copier(None, [])
-    for resets in (False, True):
-        for make in makers:
-            differing = _differing(env, make, resets)
-            if differing is not None and (best.make is None or len(differing) < len(best[1])):
-                best = Copier(make, differing)
-            if best.make and not best.differing:
-                return best
+    makers, best = [], Copier(None, [])
+    for make in _makers(env, from_specification):
+        makers.append(make)
+        best = _better(best, make, env)
+        if best.is_equal:
+            return best
+    for make in makers:
+        best = _better(best, make, env, resets=True)
     return best
+
+
+def _makers(env: Any, from_specification: MakeCopy | None) -> Iterator[MakeCopy]:
+    if from_specification is not None:
+        yield from_specification
+    if any(_ELSEWHERE.search(name) and x is not None for name, x in _attributes(env)):
+        return
+    for pickler in (cloudpickle.Pickler, _ByAttributes):
+        file = io.BytesIO()
+        try:
+            pickler(file).dump(env)
+        except Exception:  # of as many kinds as there are things in environments
+            continue
+        yield Snapshot(file.getvalue())
+
+
+def _better(best: Copier, make: MakeCopy, env: Any, resets: bool = False) -> Copier:
+    """The better way of two to copy an environment."""
+    try:
+        made = make()
+        if resets:
+            env.reset(seed=0)
+            made.reset(seed=0)
+    except Exception:  # as above
+        return best
+    differing = differences(env, made)
+    fewer = best.make is None or len(differing) < len(best.differing)
+    return Copier(make, differing) if fewer else best
 
 
 def copier_or_warning(
@@ -107,27 +138,6 @@ def copier_or_warning(
             stacklevel=3,
         )
     return make
-
-
-def _snapshot(env: Any, pickler: type[cloudpickle.Pickler]) -> Snapshot | None:
-    file = io.BytesIO()
-    try:
-        pickler(file).dump(env)
-    except Exception:  # of as many kinds as there are things in environments
-        return None
-    return Snapshot(file.getvalue())
-
-
-def _differing(env: Any, make: MakeCopy, resets: bool) -> list[str] | None:
-    """The attributes in which a copy differs; `None` if it cannot be made."""
-    try:
-        made = make()
-        if resets:
-            env.reset(seed=0)
-            made.reset(seed=0)
-    except Exception:  # as above
-        return None
-    return differences(env, made)
 
 
 def _drawing(env: Any, render_mode: str | None) -> Any:
