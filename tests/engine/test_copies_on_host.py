@@ -240,7 +240,12 @@ def test_what_copies_would_lose_is_named():
         UserWarning, match=r"Locked-v0 cannot be copied as it is.*\['Locked.scale'\]"
     ):
         make(Gymnasium(scaled("Locked-v0")))
-    Gymnasium(scaled("Locked-v0", 1.0))
+    played_in = wrappers.RecordEpisodeStatistics(scaled("Locked-v0", 1.0))
+    for seed in range(3):
+        played_in.reset(seed=seed)
+        while not any(played_in.step(1)[2:4]):
+            pass
+    Gymnasium(played_in)
     assert copier_of(Locked()).make is None
     for name, is_pointer in (("physicsClientId", True), ("_client", True), ("n_clients", False)):
         env = Walk()

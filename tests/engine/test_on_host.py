@@ -260,6 +260,11 @@ def test_closing_closes_the_copies_that_were_made():
         for _ in range(2):
             env.close()
             assert len(set(closed)) == n_made
+    agents[0].start(KEY)
+    agents[1].env.close()
+    assert len(set(closed)) == 8
+    agents[0].env.close()
+    assert len(set(closed)) == 12
 
 
 @pytest.mark.slow

@@ -25,9 +25,12 @@ _POINTERS = r"client(_?id)?$|socket$"
 _ELSEWHERE = re.compile(_POINTERS, re.IGNORECASE)
 """Names of attributes that may point to a simulation elsewhere, which pickled copies would share."""
 _NOT_COMPARED = re.compile(
-    rf"spec$|metadata$|_np_random|_ezpickle_|^render_mode$|^isopen$|{_POINTERS}", re.IGNORECASE
+    r"spec$|metadata$|_np_random|_ezpickle_|^render_mode$|^isopen$|^checked_|^close_called$|"
+    rf"^episode_(count|start_time)$|(return|length|time)_queue$|{_POINTERS}",
+    re.IGNORECASE,
 )
-"""Names of attributes that say nothing about how an environment behaves, or not by their values."""
+"""Names of attributes that say nothing about how an environment behaves, or not by their values; some
+are of Gymnasium's wrappers, which count what was played."""
 
 
 class Copier(NamedTuple):

@@ -167,9 +167,9 @@ class HostEnvironment(Environment):
 
     def for_agent(self) -> "HostEnvironment":
         """The same environment, for an agent that shares no copies of it with others."""
-        twin = object.__new__(type(self))
-        vars(twin).update(vars(self), _copies=_MadeCopies())
-        self._all_copies.add(twin._copies)
+        twin, copies = object.__new__(type(self)), _MadeCopies()
+        vars(twin).update(vars(self), _copies=copies, _all_copies=weakref.WeakSet([copies]))
+        self._all_copies.add(copies)
         return twin
 
     @contextlib.contextmanager
@@ -233,7 +233,10 @@ class HostEnvironment(Environment):
         )
 
     def close(self) -> None:
-        """Closes the copies that agents made, such as to end their processes; they make new ones."""
+        """Closes the copies that were made of it, such as to end their processes.
+
+        Agents make new ones. Closing the environment of one agent leaves the copies of others alone.
+        """
         for copies in [*self._all_copies]:
             copies.close()
 
