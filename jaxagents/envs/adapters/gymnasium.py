@@ -165,7 +165,11 @@ class Gymnasium(HostEnvironment, Native):
             return None
         if self._vectorization_mode != "sync" and self._make is not None:
             return None
-        return Vector(_vector_of([lambda: self.env]), self.env.unwrapped, terms.info_names)
+        vector = _vector_of([lambda: self.env])
+        vector.closed = (
+            True  # else some releases of Gymnasium close what is in it when it is deleted
+        )
+        return Vector(vector, self.env.unwrapped, terms.info_names)
 
     def _more_copies(self, purpose: str, n_envs: int, terms: Terms) -> Vector:
         """A vector of copies; see `HostEnvironment`."""

@@ -210,8 +210,8 @@ class HostEpisodes:
 
     def are_at(self, played: Played) -> bool:
         """Whether the same steps were taken in the same episodes, and by nobody else since."""
-        mine = all(_BEGUN_BY.get(x) is self for x in self._objects)
-        return mine and self._played is not None and self._played.is_same(played)
+        mine, own = all(_BEGUN_BY.get(x) is self for x in self._objects), self._played
+        return mine and own is not None and own.is_same(played)
 
     def go_to(self, played: Played, obs: PyTree) -> Bool[np.ndarray, "environments"]:
         """Plays episodes again up to where they were, unless they are there already.
