@@ -66,7 +66,8 @@ def mixed_data(n_steps: int) -> Dataset:
     ]
     data = {**host.concatenate_trajectories(trajectories)}
     data["rewards"] = 0.1 * data["rewards"]
-    return Dataset({key: x if x.dtype == bool else np.float32(x) for key, x in data.items()})
+    arrays = {key: x if x.dtype == bool else np.float32(x) for key, x in data.items()}
+    return Dataset(arrays, action_space=env.action_space)
 
 
 def value_based(name: str, *labels: str) -> dict[str, str]:

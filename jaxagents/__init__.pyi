@@ -15,6 +15,7 @@ from .c51 import C51 as C51
 from .c51 import C51Learner as C51Learner
 from .checkpoints.records import verify as verify
 from .compilation_cache import cache_programs as cache_programs
+from .core.fingerprint import share_programs as share_programs
 from .core.hyperparameters import CosineSchedule as CosineSchedule
 from .core.hyperparameters import ExponentialSchedule as ExponentialSchedule
 from .core.hyperparameters import FunctionSchedule as FunctionSchedule

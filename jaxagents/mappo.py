@@ -8,11 +8,12 @@ import functools
 
 from flax import linen as nn
 
-from jaxagents.agents.ready_made import ReadyMadePolicy, default_network
+from jaxagents.agents.ready_made import ReadyMadePolicy, as_declared, default_network
 from jaxagents.core.observed import critic_state, is_observed_beside
+from jaxagents.envs.observations import preprocessing
 from jaxagents.ippo import IPPOBase
 from jaxagents.learners.optimizer import OptimizerParams as OptimizerParams
-from jaxagents.networks import CriticView, StateCritic
+from jaxagents.networks import CriticView, StateCritic, preprocessed
 from jaxagents.ppo import AgentConfig as AgentConfig
 from jaxagents.ppo import HyperParameters as HyperParameters
 from jaxagents.ppo import TrainState as TrainState
@@ -30,10 +31,14 @@ class MAPPO(ReadyMadePolicy[AgentConfig, HyperParameters], IPPOBase):
 
     def _critic_network(self) -> nn.Module:
         """The default critic, one network with a value for each actor."""
-        sees_state = critic_state(self._observation) is not None
-        n_categories = None if sees_state else self.episodes.n_categories
         make = functools.partial(StateCritic, n_values=self.n_actors)
-        return default_network(self, make, n_categories)
+        state = critic_state(self._observation)
+        if state is None:
+            network = default_network(self, make, self.episodes.n_categories)
+            return as_declared(self, network)
+        first = self.config.channels_first
+        declared = preprocessing(self.episodes.critic_space, state, channels_first=first)
+        return preprocessed(default_network(self, make, None), declared)
 
     def _validate(self) -> None:
         if self.config.trunk is not None:

@@ -77,6 +77,19 @@ class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):
     _config_type = AgentConfig
     _hyperparams_type = HyperParameters
 
+    def _validate(self) -> None:
+        super()._validate()
+        config = self.config
+        is_standardised = type(self)._actor_minibatch is PPOBase._actor_minibatch
+        if is_standardised and config.samples_of_minibatch == 1:
+            name = type(config).__name__
+            raise ValueError(
+                f"A minibatch of {type(self).__name__} must have several samples, whose advantages "
+                f"are standardised: that of a single one would always be 0, but {name}.batch_size "
+                f"({config.batch_size}) * rollout_length ({config.rollout_length}) in "
+                f"{config.n_minibatches} minibatches is 1: take fewer minibatches, or a longer rollout."
+            )
+
     def _actor_minibatch(
         self, obs: PyTree, actions: PyTree, log_prob_old: Array, advantage: Array, *others: PyTree
     ) -> tuple[PyTree, ...]:

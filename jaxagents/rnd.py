@@ -15,10 +15,11 @@ from jaxtyping import Array, Float, Key, PyTree
 from jaxagents import ops, ppo, sharding
 from jaxagents.agents.actor_and_critic import own_network, with_parameters
 from jaxagents.agents.collect import Transition
-from jaxagents.agents.ready_made import ReadyMadePolicy
+from jaxagents.agents.ready_made import ReadyMadePolicy, as_declared
 from jaxagents.agents.runners import Runner, observe_rewards
 from jaxagents.agents.targets import steps_valued_at_once
 from jaxagents.core.hyperparameters import Traced, hyperparameter
+from jaxagents.core.observed import is_observed_beside
 from jaxagents.learners.fit import GRADIENT_NORM, LOSS, Fit, fit
 from jaxagents.learners.optimizer import OptimizerParams as OptimizerParams
 from jaxagents.learners.optimizer import set_optimizer_params, trained_by
@@ -189,7 +190,9 @@ class RNDBase(PPOBase):
 
     def _embedding_network(self) -> nn.Module:
         """The embedding, if the configuration names none."""
-        return Embedding()
+        if is_observed_beside(self._observation):  # masks are left to a network of one's own
+            return Embedding()
+        return as_declared(self, Embedding(n_categories=self.episodes.n_categories))
 
     def _validate(self) -> None:
         super()._validate()
@@ -239,4 +242,4 @@ class RND(ReadyMadePolicy[ppo.AgentConfig, ppo.HyperParameters], RNDBase):
 
     def _embedding_network(self) -> nn.Module:
         """The default embedding."""
-        return Embedding(n_categories=self.episodes.n_categories)
+        return as_declared(self, Embedding(n_categories=self.episodes.n_categories))

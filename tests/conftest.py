@@ -19,6 +19,8 @@ import pytest
 from checking import check_types
 from xdist.scheduler import LoadScopeScheduling
 
+import jaxagents
+
 CHECKED = [
     "jaxagents.ops",
     "jaxagents.networks",
@@ -49,6 +51,7 @@ gc.set_threshold(100_000, 50, 50)  # by default, collections take an eighth of t
 jax.config.update("jax_numpy_rank_promotion", "raise")  # users may have it so, to find mistakes
 jax.config.update("jax_num_cpu_devices", 8)  # some tests share work among them
 check_types(CHECKED)
+jaxagents.share_programs("probes", "gymnasium_probes", "parallel_probes", "linear")
 
 
 class Scheduling(LoadScopeScheduling):

@@ -40,10 +40,10 @@ class Relay(ParallelEnv):
         assert all(self.action_space(agent).contains(x) for agent, x in actions.items())
         self._time += 1
         for agent, action in actions.items():
-            self._sums[agent] += int(action)
+            self._sums[agent] += int(np.sum(action))
         ended = {agent: self._time >= self.ends[agent] for agent in self.agents}
         cut = {agent: self._time >= LIMIT and not ended[agent] for agent in self.agents}
-        seen, rewards = self._seen(), {agent: float(x == 1) for agent, x in actions.items()}
+        seen, rewards = self._seen(), {agent: float(np.any(x == 1)) for agent, x in actions.items()}
         infos = {agent: {"sum": self._sums[agent]} for agent in self.agents}
         self.agents = [agent for agent in self.agents if not (ended[agent] or cut[agent])]
         return seen, rewards, ended, cut, infos

@@ -478,9 +478,12 @@ def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     words = ["train", "bc", "Pendulum-v1", "--run-dir=~/x", "--dataset=~/data.npz"]
+    words += ["--dataset-actions=rescaled"]
     main(words)
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
-    assert Run.read(tmp_path / "home" / "x").dataset == str(tmp_path / "home" / "data.npz")
+    run = Run.read(tmp_path / "home" / "x")
+    assert run.dataset == str(tmp_path / "home" / "data.npz")
+    assert run.dataset_actions == "rescaled"
     assert "already holds a run" in ends(words, 2, capsys)
     assert f"{tmp_path / 'home' / 'x'} holds no metrics" in ends(["plot", "~/x"], 2, capsys)
     assert parse(Plot, ["~", "a~b"], "plot", "").folders == (tmp_path / "home", Path("a~b"))
@@ -512,11 +515,31 @@ def test_makes_agents_that_learn_from_data(tmp_path):
     rng, path = np.random.default_rng(0), tmp_path / "data.npz"
     observations = rng.normal(size=(8, 3)).astype(np.float32)
     actions = rng.uniform(-1, 1, (8, 1)).astype(np.float32)
-    Dataset({"observations": observations, "actions": actions}).save(path)
-    how = {"seed": 0, "preset": "bc-pendulum", "dataset": str(path)}
-    run = Run(agent="bc", environment="Pendulum-v1", config={}, hyperparams=[{}], **how)
-    assert run.make_agent(tmp_path).config.features == (64, 64)
-    assert run.steps_per_update is None
+    arrays = {"observations": observations, "actions": actions}
+    Dataset(arrays).save(path)
+    Dataset(arrays, action_space=(-1, 1)).save(tmp_path / "rescaled.npz")
+
+    def made(file, said, folder="data"):
+        how = {"seed": 0, "preset": "bc-pendulum", "dataset": str(file), "dataset_actions": said}
+        run = Run(agent="bc", environment="Pendulum-v1", config={}, hyperparams=[{}], **how)
+        run.write(tmp_path / folder / f"{file.stem}-{said}")
+        run = Run.read(tmp_path / folder / f"{file.stem}-{said}")
+        assert run.steps_per_update is None
+        return run.make_agent(tmp_path)
+
+    assert made(path, "environment").config.features == (64, 64)
+    for file, said, scale in (
+        (path, "environment", 0.5),
+        (path, "rescaled", 1.0),
+        (tmp_path / "rescaled.npz", None, 1.0),
+        (tmp_path / "rescaled.npz", "rescaled", 1.0),
+    ):
+        held = made(file, said, "more").data.arrays["actions"][0]
+        np.testing.assert_array_equal(held, scale * actions)
+    with pytest.warns(UserWarning, match=r"action_space is \(-2, 2\): .* --dataset-actions on the"):
+        made(path, None)
+    with pytest.raises(MistakeError, match=r"in the box \(-1, 1\), not \(-2, 2\)"):
+        made(tmp_path / "rescaled.npz", "environment")
 
 
 def test_folders_of_runs(tmp_path, monkeypatch, capsys):

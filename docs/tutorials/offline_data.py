@@ -37,6 +37,9 @@ print(len(dataset), sorted(dataset))
 # dataset = Dataset({"observations": ..., "actions": ..., ...})
 # dataset = Dataset.load("cartpole.npz")
 # ```
+#
+# If actions are continuous, `Dataset(arrays, action_space=...)` says
+# [which box](../../api/data/#units-of-actions) they are in.
 
 # %%
 assert isinstance(dataset, Dataset)

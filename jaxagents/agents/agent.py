@@ -22,8 +22,9 @@ from jaxagents.checkpoints import records as checkpoint
 from jaxagents.checkpoints.records import restore_members
 from jaxagents.core import processes
 from jaxagents.core.arrays import RandomKey, Seed, as_key, as_keys, single_key
-from jaxagents.core.compilation import Programs, compiled, fingerprint, is_tracing, nan_is_allowed
+from jaxagents.core.compilation import Programs, compiled, is_tracing, nan_is_allowed
 from jaxagents.core.describe import describe
+from jaxagents.core.fingerprint import fingerprint, users_own
 from jaxagents.core.grid import Grid
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.metrics import Metrics, MetricStats
@@ -62,7 +63,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
     An agent is frozen: assigning to an attribute raises once its constructor has run. Agents of one
     class with equal environments, parameters and configurations are equal and share compiled
-    programs, as long as one of them is held, or is among the eight whose programs were used last. What
+    programs, as long as one of them is held, or is among the eight whose programs were used last. Agents
+    with code of their user in them, such as an environment or a hook, have programs of their own. What
     is learned is not part of the agent but of the `Runner`, which training takes and returns; for
     convenience the agent remembers the last one.
 
@@ -293,6 +295,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         mode: str | int = "best",
         best_fn: Callable[[Metrics], ArrayLike] | None = None,
         hyperparams: HyperparametersT | None = None,
+        *,
+        strict: bool = True,
     ) -> tuple[RunnerT, Metrics]:
         """Reads a checkpoint of `config.checkpoint_dir` and leaves the agent ready for `eval`.
 
@@ -304,12 +308,15 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 the highest mean return. Only with `"best"`.
             hyperparams: Hyperparameters structured as the saved ones; only needed for types of
                 one's own.
+            strict: Whether to refuse a checkpoint of networks that have the same arrays but compute
+                something else, such as with another activation, or that was made with other parameters
+                of the environment; otherwise a warning tells the difference.
 
         Returns:
             The runner, and the history of metrics up to it.
 
         Raises:
-            TypeError: `mode` or `best_fn` is of another type.
+            TypeError: `mode`, `best_fn` or `strict` is of another type.
             FileNotFoundError: There is no checkpoint, or none at that step.
             ValueError: The checkpoint is of another agent, environment or network.
         """
@@ -322,8 +329,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 f"best_fn must be a function of metrics, got {best_fn!r}: such as "
                 "lambda metrics: metrics['returns'].mean(-1).argmax()."
             )
-        given = self._hyperparams(hyperparams)
-        runner, metrics = checkpoint.restore(self, mode, best_fn, given)
+        given, strict = self._hyperparams(hyperparams), flag("strict", strict)
+        runner, metrics = checkpoint.restore(self, mode, best_fn, given, strict)
         self.collect_training(runner, metrics)
         return runner, metrics
 
@@ -699,7 +706,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             store.check(may_be_filled=self.config.restore_agent)
         identities = [id(array) for array in jax.tree.leaves(self.data)]
         key = type(self), fingerprint({**vars(self), "data": identities})
-        self.programs = Programs.of(behaviour)
+        self.programs = Programs.of(behaviour, users_own((type(self), behaviour._parts)))
         self._last = LastRun()
         self._key = key
 

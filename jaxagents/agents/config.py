@@ -69,6 +69,9 @@ class OnPolicyConfig(Config):
         optimizer: Any function that makes an optax optimizer, `functools.partial` included. It is
             given those fields of the `OptimizerParams` that it takes as arguments and that no
             partial fixes.
+        channels_first: Whether images have their channels first, (channels, height, width), as PyTorch
+            has them; default networks then see them last. `None` takes them to be last, and warns about
+            shapes that look otherwise.
         squash_actions: How agents with a ready-made policy keep box actions inside their bounds:
             `True` squashes a Gaussian by tanh, `False` clips it.
         normalise_observations: Whether networks are given observations of zero mean and unit variance,
@@ -92,6 +95,7 @@ class OnPolicyConfig(Config):
     memory_size: int = checked(64, positive)
     network_sharing: Sharing = checked("separate", one_of(Sharing))
     optimizer: Callable[..., optax.GradientTransformation] = checked(optax.adam, optimizer_function)
+    channels_first: bool | None = None
     squash_actions: bool = False
     normalise_observations: bool = False
     normalise_rewards: bool = False
@@ -121,7 +125,7 @@ class OnPolicyConfig(Config):
             check_divides(
                 f"{name}.minibatch_size", self.minibatch_size, self.batch_size, "batch_size"
             )
-        size = n_samples // self.n_minibatches
+        size = self.samples_of_minibatch
         what = f"the {size} samples of a minibatch ({sizes} / {self.n_minibatches})"
         check_divides(f"{name}.n_groups", self.n_groups, size, what)
 
@@ -173,6 +177,11 @@ class OnPolicyConfig(Config):
             return self.minibatches_per_epoch
         return 1 if self.minibatch_size is None else self.batch_size // self.minibatch_size
 
+    @property
+    def samples_of_minibatch(self) -> int:
+        """Number of samples of a minibatch."""
+        return self.batch_size * self.rollout_length // self.n_minibatches
+
 
 class PlayingHyperparameters(Hyperparameters):
     """Base of the hyperparameters of agents that learn by playing.
@@ -213,6 +222,9 @@ class LearnerAgentConfig(Config):
         gradient_steps: Number of gradient steps of an update step.
         normalise_observations: Whether networks are given observations of zero mean and unit variance,
             by statistics that they carry with their parameters. Images stay as they are.
+        channels_first: Whether images have their channels first, (channels, height, width), as PyTorch
+            has them; default networks and `encoder` then see them last. `None` takes them to be last,
+            and warns about shapes that look otherwise.
         memory: The recurrent cell of default networks, behind their first layer: `"gru"`, `"lstm"`, or
             `"min_gru"`, whose steps are computed side by side. `None` gives them no memory.
         memory_size: Number of units of the cell.
@@ -223,6 +235,7 @@ class LearnerAgentConfig(Config):
     minibatch_size: int = checked(128, positive)
     gradient_steps: int = checked(1, positive)
     normalise_observations: bool = False
+    channels_first: bool | None = None
     memory: Memory | None = checked(None, one_of(Memory, or_none=True))
     memory_size: int = checked(64, positive)
 

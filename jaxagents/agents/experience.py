@@ -217,6 +217,7 @@ def empty_buffer(agent: "OffPolicyBase") -> DeviceBuffer:
         config.prioritised_replay,
         Sampling.of(config).length,
         config.n_groups,
+        agent.episodes.action_space,
     )
 
 

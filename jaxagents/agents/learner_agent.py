@@ -6,6 +6,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
+from jax.tree_util import KeyPath
 from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import sharding
@@ -13,15 +15,15 @@ from jaxagents.agents.agent import Agent
 from jaxagents.agents.checks import check_hooks_of_others, naming_observations
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.runners import LearnerRunner
-from jaxagents.core.arrays import atleast_nd
 from jaxagents.core.hyperparameters import has_schedules, is_schedule
-from jaxagents.core.observed import Remembered, observation_of
+from jaxagents.core.observed import Remembered, network_input, observation_of
+from jaxagents.data import units
 from jaxagents.engine.checks import check_same_arrays
 from jaxagents.engine.program import HyperparametersT
 from jaxagents.envs.checks import check_environment, check_masks, check_n_actors
+from jaxagents.envs.observations import check_channels_first, preprocessing
 from jaxagents.envs.spaces import (
     Space,
-    box_bounds,
     check_components,
     is_bounded,
     is_box,
@@ -31,8 +33,18 @@ from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.learner import Batch, Info, Learner, LearnerT
 from jaxagents.learners.memory import initial_carry
 from jaxagents.learners.q_learning import ValueLearner
-from jaxagents.networks import observation_encoder, remembers
+from jaxagents.networks import (
+    DictEncoder,
+    ObservationEncoder,
+    Pixels,
+    observation_encoder,
+    preprocess,
+    preprocessed,
+    remembers,
+)
+from jaxagents.networks.preprocessing import Part
 from jaxagents.networks.recurrent import memory_cell
+from jaxagents.networks.vision.encoder import Encoder
 
 LearnerConfigT = TypeVar("LearnerConfigT", bound=LearnerAgentConfig)
 LearnerRunnerT = TypeVar("LearnerRunnerT", bound=LearnerRunner)
@@ -69,20 +81,15 @@ class Units(NamedTuple):
         """Actions of the environment, from actions of the learner."""
         if self.is_discrete:
             return actions
-        low, high = box_bounds(self.space)
         actions = actions.reshape(*actions.shape[:-1], *self.space.shape)
-        low, high = (atleast_nd(bound, actions.ndim) for bound in (low, high))
-        return actions * (0.5 * (high - low)) + 0.5 * (low + high)
+        return units.from_unit(actions, self.space)
 
     def to_learner(self, actions: Array) -> Array:
         """Actions of the learner, from actions of the environment."""
         if self.is_discrete:
             return actions
-        low, high = box_bounds(self.space)
-        batch = actions.shape[: actions.ndim - low.ndim]
-        low, high = (atleast_nd(bound, actions.ndim) for bound in (low, high))
-        units = ((actions * 2.0 - (high + low)) / (high - low)).clip(-1.0, 1.0)
-        return units.reshape(*batch, -1)
+        batch = actions.shape[: actions.ndim - len(self.space.shape)]
+        return units.to_unit(actions, self.space).reshape(*batch, -1)
 
     def within_bounds(self, actions: Array) -> Array:
         """Actions of the learner, clipped to [-1, 1] in a box."""
@@ -219,16 +226,38 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     def _learner_config(self) -> LearnerConfig:
         """The agent's configuration, with default networks, and encoders, as its observations need."""
         config: Any = self.config.updates()  # inherits from the learner's configuration too
-        n_categories = self.episodes.n_categories
         if config.memory is not None:
             cell = memory_cell(config.memory, config.memory_size)
             networks = self._learner_type.networks_with_memory(
-                config, cell, self._example(), n_categories
+                config, cell, self._example(), self.episodes.n_categories, self._preprocessing()
             )
             return config.replace(memory=None, **networks)
-        if not config.has_default_networks:
+        if config.encoder is None and not config.has_default_networks:
             return config
-        return config.replace(encoder=observation_encoder(self._observation, n_categories))
+        return config.replace(encoder=self._encoder(config.encoder))
+
+    def _preprocessing(self) -> tuple[Part, ...]:
+        """How networks read the arrays of an observation; a single integer is left to themselves."""
+        episodes, obs = self.episodes, network_input(self._observation)
+        if episodes.n_categories is not None:
+            return (None,)
+        first = self.config.channels_first
+        return preprocessing(episodes.observation_space, obs, channels_first=first)
+
+    def _encoder(self, given: nn.Module | None) -> nn.Module | None:
+        """The encoder, which sees observations as their space declares them; `None` if none is needed.
+
+        A user's own encoder knows categories and the range of pixels by itself.
+        """
+        obs, parts = network_input(self._observation), self._preprocessing()
+        if given is not None:
+            paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(obs)]
+            heeded = [_heeded(given, *pair) for pair in zip(paths, parts, strict=True)]
+            return preprocessed(given, heeded)
+        if not any(part is not None for part in parts):
+            return observation_encoder(obs, self.episodes.n_categories)
+        encoder = observation_encoder(jax.eval_shape(lambda obs: preprocess(obs, parts), obs))
+        return preprocessed(encoder or ObservationEncoder((1,)), parts)
 
     def _initial_memories(self) -> PyTree:
         """The memories at the start of an episode, by the names of networks; `()` if none has one."""
@@ -250,6 +279,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     def _validate(self) -> None:
         check_n_actors(self.episodes.env, type(self).__name__, several=False)
         self._check_action_space()
+        self._check_axes_of_images()
         check_hooks_of_others(type(self), self._learner_type)
         key, hyperparams = jax.eval_shape(lambda: jax.random.key(0)), self._hyperparams_type()
         learner = jax.eval_shape(self._create_learner, key, hyperparams)
@@ -260,6 +290,18 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         )
         if not self.episodes.env.on_host:
             check_environment(self.episodes, action)
+
+    def _check_axes_of_images(self) -> None:
+        """Raises or warns if networks of ours would take channels of images for another axis."""
+        config: Any = self.config
+        is_default = config.has_default_networks or config.memory is not None
+        check_channels_first(
+            config,
+            network_input(self._observation),
+            self.episodes.env.wording.environment,
+            is_heeded=is_default or config.encoder is not None,
+            is_ours=is_default or isinstance(config.encoder, Encoder | ObservationEncoder),
+        )
 
     def _check_action_space(self) -> None:
         """Raises unless one of the learners takes the actions of the environment."""
@@ -319,6 +361,19 @@ class ActionValues(
         learner, seen = self.learner, observation_of(obs)
         with naming_observations(seen, self._observation, batches=True, method="q"):
             return learner.q(obs)
+
+
+def _heeded(encoder: nn.Module, path: KeyPath, part: Part) -> Part:
+    """The preprocessing of a part of an observation that a given encoder leaves to the agent."""
+    if isinstance(encoder, DictEncoder):
+        name: Any = getattr(path[0], "key", None)
+        if name not in encoder.encoders:
+            return part
+        encoder = encoder.encoders[name]
+    if not isinstance(part, Pixels):
+        return None
+    knows_range = isinstance(encoder, Encoder | ObservationEncoder)
+    return part if knows_range else part._replace(high=None)
 
 
 def update_on(config: LearnerAgentConfig, learner: LearnerT, batch: Batch) -> tuple[LearnerT, Info]:

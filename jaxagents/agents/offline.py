@@ -14,16 +14,17 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from jaxagents import ops, sharding
 from jaxagents.agents.config import OfflineAgentConfig, SequencesConfig
-from jaxagents.agents.learner_agent import LearnerAgent, update_on
+from jaxagents.agents.learner_agent import LearnerAgent, Units, update_on
 from jaxagents.agents.runners import LearnerRunner
 from jaxagents.agents.sampling import CARRIES, Sampling
 from jaxagents.core import processes
 from jaxagents.core.arrays import in_32_bits
-from jaxagents.core.compilation import fingerprint
+from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.numbers import check_multiple
 from jaxagents.core.observed import action_mask
 from jaxagents.core.report import Report
 from jaxagents.data import Dataset, rows
+from jaxagents.data.units import box_of, check_units, lie_within, words
 from jaxagents.data.values import (
     check_are_numbers,
     check_order,
@@ -33,7 +34,7 @@ from jaxagents.data.values import (
 )
 from jaxagents.engine.behaviour import GivenEnvironment
 from jaxagents.engine.program import HyperparametersT
-from jaxagents.envs.spaces import box_bounds, is_discrete
+from jaxagents.envs.spaces import Box, is_discrete
 from jaxagents.learners.batches import OPTIONAL_KEYS
 from jaxagents.learners.learner import Batch, Info, LearnerT
 from jaxagents.networks.torsos import IMAGE_NDIM
@@ -41,7 +42,6 @@ from jaxagents.networks.torsos import IMAGE_NDIM
 OfflineConfigT = TypeVar("OfflineConfigT", bound=SequencesConfig)
 
 _OBSERVED_KEYS = ("observations", "next_observations")
-_TOLERANCE = 1e-3
 _copies: WeakKeyDictionary[Dataset, dict[Hashable, tuple["Groups", tuple]]] = WeakKeyDictionary()
 """The copies of each dataset that agents have on the device, with digests to notice its changes."""
 
@@ -75,9 +75,12 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
             config: Static configuration.
             eval_during_training: Whether the agent is evaluated at each evaluation point of
                 training.
-            dataset: Transitions, with observations and actions as the environment has them; in place of
-                tuples and dataclasses it has dicts, with the numbers of the parts or the names of the
-                fields as keys. Agents with the same dataset share its arrays on the device, which stay
+            dataset: Transitions, with observations as the environment has them; in place of tuples and
+                dataclasses it has dicts, with the numbers of the parts or the names of the fields as
+                keys. Continuous actions are in the box that is the dataset's
+                [`action_space`][jaxagents.data.Dataset], whatever the bounds of the environment's, or
+                else in the environment's units, with a warning where they might be rescaled to
+                [-1, 1] instead. Agents with the same dataset share its arrays on the device, which stay
                 there as long as the dataset exists. An agent has them as they were when it was made:
                 later changes in place are seen by the next one. If several processes train together,
                 each gives its own part.
@@ -87,7 +90,8 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
             TypeError: It is no dataset, it holds something else than numbers, or discrete actions are
                 not integers; or see [`Agent`][jaxagents.agents.agent.Agent].
             ValueError: The dataset does not fit the environment, has too few rows, takes an action that
-                its mask forbids, or holds NaN; or see [`Agent`][jaxagents.agents.agent.Agent].
+                its mask forbids, has actions outside of their box, or holds NaN; or see
+                [`Agent`][jaxagents.agents.agent.Agent].
         """
         super().__init__(env, env_params, config, eval_during_training)
         self._check_action_space()
@@ -133,8 +137,13 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
                     "dataset without n_step, or an agent without a memory."
                 )
             check_order(type(self).__name__, dataset)
-        self._check_actions(np.asarray(arrays["actions"]), action_mask(arrays["observations"]))
+        self._check_actions(dataset, action_mask(arrays["observations"]))
         return arrays
+
+    def _units_of(self, dataset: Dataset) -> Units:
+        """The units of a dataset's actions: the environment's, unless it knows others."""
+        is_known = dataset.action_space is not None and not self._units.is_discrete
+        return Units(dataset.action_space) if is_known else self._units
 
     def _to_device(self, dataset: Dataset) -> "Groups":
         """The arrays that the learner needs, on the device, with actions in its units."""
@@ -152,12 +161,13 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         copies = _copies.setdefault(dataset, {})
         scales = isinstance(self.config, OfflineAgentConfig) and self.config.normalise_rewards
         factor = reward_factor(dataset) if scales else None
-        spaces = fingerprint((self.episodes.action_space, self._observation))
+        units = self._units_of(dataset)
+        spaces = fingerprint((units.space, self._observation))
         kind = (tuple(arrays), spaces, n_groups, factor)
         digest = _digest(arrays)
         if kind not in copies or copies[kind][1] != digest:
             check_values(arrays)
-            arrays["actions"] = self._units.to_learner(arrays["actions"])
+            arrays["actions"] = units.to_learner(arrays["actions"])
             for key in arrays.keys() & set(_OBSERVED_KEYS):
                 arrays[key] = self._as_played(arrays[key])
             if factor is not None:
@@ -180,24 +190,30 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         structured = rows.structured_as(self._observation, observations)
         return jax.tree.map(as_played, structured, self._observation)
 
-    def _check_actions(self, actions: np.ndarray, mask: PyTree) -> None:
-        """Raises unless actions are of the environment's space, and allowed where a mask allows any."""
-        space, name = self.episodes.action_space, type(self.env).__name__
+    def _check_actions(self, dataset: Dataset, mask: PyTree) -> None:
+        """Raises unless actions are in their space, and allowed where a mask allows any."""
+        actions, box = np.asarray(dataset["actions"]), self._units_of(dataset).space
+        space, name = self.episodes.action_space, self.episodes.env.wording.environment
+        shape, known = tuple(space.shape), dataset.action_space
         if is_discrete(space):
             if not np.issubdtype(actions.dtype, np.integer):
                 raise TypeError(f"Discrete actions must be integers, got type {actions.dtype}.")
-            low, high, shape = np.zeros(()), np.asarray(space.n - 1), ()
-        else:
-            (low, high), shape = box_bounds(space), tuple(space.shape)
+            box, known = Box(0, space.n - 1, shape), None
         if actions.shape[1:] != shape:
             raise ValueError(
                 f"The dataset's actions have shape {actions.shape[1:]}, but {name}'s have {shape}."
             )
-        slack = _TOLERANCE * (high - low)
-        if not np.all((actions >= low - slack) & (actions <= high + slack)):
+        if known is None and not is_discrete(space):
+            check_units(actions, box_of(space), name)
+        if not lie_within(actions, box):
+            inside = f"{name}'s action_space {space!r}"
+            remedy = "They must be in the environment's units."
+            if known is not None:
+                inside = f"the box {words(known)} that it says they are in"
+                remedy = "Correct whichever is wrong."
             raise ValueError(
                 f"The dataset's actions lie in [{actions.min():g}, {actions.max():g}], which is not "
-                f"inside of {name}'s action_space {space!r}. They must be in the environment's units."
+                f"inside of {inside}. {remedy}"
             )
         if mask is None or not is_discrete(space) or np.ndim(mask) != 2:
             return

@@ -19,8 +19,10 @@ from jaxagents.agents.on_policy import (
     OnPolicyHyperparametersT,
 )
 from jaxagents.core.arrays import atleast_nd
+from jaxagents.core.hook_names import is_own
 from jaxagents.core.observed import is_observed_beside, network_input
 from jaxagents.envs.checks import check_n_actors
+from jaxagents.envs.observations import check_channels_first, preprocessing
 from jaxagents.envs.spaces import (
     Space,
     box_bounds,
@@ -45,6 +47,7 @@ from jaxagents.networks import (
     StateCritic,
     Torso,
     WithMemory,
+    preprocessed,
 )
 from jaxagents.networks.recurrent import memory_cell
 
@@ -107,6 +110,7 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
                 "give the policy."
             )
         check_n_actors(self.episodes.env, name, self._is_of_actors)
+        self._check_axes_of_images(env_name)
         check_components(space, f"{env_name}.action_space")
         for part in leaves(space):
             if is_discrete(part) or is_multi_discrete(part):
@@ -128,6 +132,39 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
                 "it out, or train several actors with IPPO or MAPPO."
             )
         super()._validate()
+
+    def _check_axes_of_images(self, env: str) -> None:
+        """Raises or warns if default networks would take channels of images for another axis."""
+        config = self.config
+        fields = [name for name in vars(config) if name.endswith("_network")]
+        is_heeded = config.trunk is None and any(
+            getattr(config, field) is None and not is_own(type(self), f"_{field}")
+            for field in fields
+        )
+        n_leading = int(bool(self.episodes.actors_shape) and _own_observations(self))
+        obs = network_input(self._observation)
+        check_channels_first(config, obs, env, is_heeded=is_heeded, n_leading=n_leading)
+
+
+def as_declared(agent: OnPolicyBase, network: nn.Module, n_leading: int = 0) -> nn.Module:
+    """A default network, which sees observations as their space declares them.
+
+    Args:
+        agent: The agent.
+        network: The network, which one-hot encodes an observation that is a single integer by itself.
+        n_leading: Number of axes before the axes that the network of one actor sees.
+
+    Returns:
+        The network, behind preprocessing if it is needed.
+    """
+    episodes, obs = agent.episodes, network_input(agent._observation)
+    if episodes.n_categories is not None:
+        return network
+    first = agent.config.channels_first
+    declared = preprocessing(
+        episodes.observation_space, obs, n_leading=n_leading, channels_first=first
+    )
+    return preprocessed(network, declared)
 
 
 def default_network(
@@ -156,14 +193,16 @@ def default_network(
 def _networks_of_actors(agent: OnPolicyBase, make: Callable[..., nn.Module]) -> nn.Module:
     """The default networks of all actors, with the parameters in common that they are to have."""
     n_categories, sharing = agent.episodes.n_categories, agent.config.network_sharing
-    if not agent.episodes.actors_shape:
-        return default_network(agent, make, n_categories)
-    own, n_actors = _own_observations(agent), agent.n_actors
-    if sharing != "torso":
-        network = default_network(agent, make, n_categories)
-        return PerActor(network, n_actors, sharing == "shared", own)
-    torso = PerActor(Torso(n_categories=n_categories), n_actors, True, own)
-    return nn.Sequential((torso, PerActor(make(features=()), n_actors)))
+    network = default_network(agent, make, n_categories)
+    own = False
+    if agent.episodes.actors_shape:
+        own, n_actors = _own_observations(agent), agent.n_actors
+        if sharing == "torso":
+            torso = PerActor(Torso(n_categories=n_categories), n_actors, True, own)
+            network = nn.Sequential((torso, PerActor(make(features=()), n_actors)))
+        else:
+            network = PerActor(network, n_actors, sharing == "shared", own)
+    return network if agent.config.trunk is not None else as_declared(agent, network, int(own))
 
 
 def _own_observations(agent: OnPolicyBase) -> bool:

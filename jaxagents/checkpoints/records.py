@@ -12,13 +12,14 @@ from jaxtyping import ArrayLike, PyTree
 
 from jaxagents.checkpoints.disk import Troubles
 from jaxagents.checkpoints.disk import write_description as write_description
+from jaxagents.checkpoints.makeup import differences, makeup_of
 from jaxagents.checkpoints.notes import (
     TREE,
     CorruptCheckpointError,
     notes_of_schedules,
     structured_as_saved,
 )
-from jaxagents.checkpoints.store import Restored, Store
+from jaxagents.checkpoints.store import METRICS, Restored, Store
 from jaxagents.checkpoints.writer import SharedWriter, Writer
 from jaxagents.core import processes
 from jaxagents.core.arrays import RandomKey, as_key, implementation_of, is_key, single_key
@@ -37,6 +38,7 @@ SWEEP = "sweep"
 _GRID = "grid"
 _KEYS = "random keys"
 _FIRST_KEY = "first random key"
+_MAKEUP = "makeup"
 _INFO = "info/"
 
 
@@ -95,7 +97,7 @@ class Records:
         self._earlier = earlier
         self._at_checkpoint = bool(earlier)
         self._has_failed = False
-        file = JSONLLogger(store.directory / "metrics.jsonl")
+        file = JSONLLogger(store.directory / METRICS)
         self.logger = MetricsFile(file, writer.troubles)
 
     def __enter__(self) -> "Records":
@@ -202,11 +204,13 @@ def restore(
     mode: str | int,
     best_fn: Callable[[Metrics], ArrayLike] | None,
     hyperparams: PyTree,
+    strict: bool = True,
 ) -> tuple[PyTree, Metrics]:
     """Reads the runner, and the metrics of the points up to it, in a checkpoint of an agent.
 
     See `Store.first_readable` for `mode` and `best_fn`. The hyperparameters must be structured like the
-    saved ones, except for schedules.
+    saved ones, except for schedules. Unless it is `strict`, networks of other kinds with the same
+    arrays, and other parameters of the environment, give a warning only.
     """
     if agent.config.checkpoint_dir is None:
         raise FileNotFoundError(
@@ -219,10 +223,28 @@ def restore(
         like_saved = structured_as_saved(hyperparams, notes)
         key = jax.random.key(0, impl=notes.get(_KEYS))
         template = _with_saved_info(_fresh_shapes(agent, key, like_saved), notes)
-        return store.read(step, _identity(agent), template)
+        found = store.read(step, _identity(agent), template)
+        _check_makeup(store.place(step), notes, makeup_of(agent, template), strict)
+        return found
 
     runner, history, _ = store.first_readable(mode, best_fn, read)
     return runner, history
+
+
+def _check_makeup(
+    place: str, notes: Mapping[str, Any], own: dict[str, Any], strict: bool = True
+) -> None:
+    """Raises, or else warns, if the networks or the environment of a checkpoint are other ones."""
+    found = [*differences(notes.get(_MAKEUP, {}), own)]
+    if not found:
+        return
+    what = f"{place} was made with other networks or in another environment: {'; '.join(found)}"
+    if strict:
+        raise ValueError(
+            f"{what}. Make the agent as it was, or restore with strict=False if that is meant. Nothing "
+            "was changed."
+        )
+    warnings.warn(f"{what}.", stacklevel=5)
 
 
 def _with_saved_info(template: Any, notes: Mapping[str, Any]) -> PyTree:
@@ -264,6 +286,7 @@ def records_of(
         is_spoilt = bool(not_finite(agent.vital_arrays(runner)))
         is_spoilt = processes.in_any(is_spoilt) if together else is_spoilt
         notes = {**notes_of_schedules(runner.hyperparams), _FIRST_KEY: first_key}
+        notes[_MAKEUP] = makeup_of(agent, runner)
         keys = [leaf for leaf in jax.tree.leaves(runner) if is_key(leaf)]
         if keys:
             notes[_KEYS] = str(implementation_of(keys[0]))
@@ -327,6 +350,7 @@ def restore_members(agent: Agent, grid: Grid) -> Restored | None:
                 "choose another checkpoint_dir. Nothing was changed."
             )
         one = _fresh_shapes(agent, grid.seeds[0], jax.tree.map(lambda x: x[0], grid.sets))
+        _check_makeup(store.place(step), notes, makeup_of(agent, one))
         shapes = jax.tree.map(lambda x: x.update(shape=(grid.n_members, *x.shape)), one)
         return store.read(step, _identity(agent), _with_saved_info(shapes, notes))
 
@@ -347,7 +371,8 @@ def records_of_sweep(
 
     def snapshot(runners: PyTree) -> Snapshot:
         stack = agent.checkpointed(gather(runners))
-        return Snapshot(int(stack.update_step[0]), stack, {_GRID: grid.notes()})
+        notes = {_GRID: grid.notes(), _MAKEUP: makeup_of(agent, stack)}
+        return Snapshot(int(stack.update_step[0]), stack, notes)
 
     store = SweepStore(Path(agent.config.checkpoint_dir) / SWEEP)
     writer = Writer(store, *_description(agent, first, grid.sets))

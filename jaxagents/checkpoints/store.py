@@ -2,6 +2,7 @@
 
 import contextlib
 import glob
+import json
 import math
 import os
 import warnings
@@ -21,12 +22,17 @@ from jaxagents.core.metrics import Metrics
 Notes = dict[str, Any]
 Read = TypeVar("Read")
 
+METRICS = "metrics.jsonl"
+"""Name of the file of metrics in the folder of a run."""
 OUTDATED = ".outdated"
 """Old checkpoints are moved into this folder before they are deleted, so that a kill leaves no half."""
 UNFINISHED = ".orbax-checkpoint-tmp"
 """Part of the names that orbax gives to what it has not finished."""
 SET_ASIDE = ".damaged-"
 """Part of the names of damaged checkpoints that were set aside."""
+
+_LONGEST_LINES = 2**16
+"""Bytes at the end of a file of metrics, among which the last line is looked for."""
 
 _OWNERS = {
     "runner": "an agent (agent.restore reads them)",
@@ -105,9 +111,13 @@ class Store:
         if not steps:
             self.warn_of_renamed()
 
-    def warn_of_renamed(self) -> None:
-        """Warns of checkpoints that are passed over, since the names of their folders are no steps."""
-        steps = self.steps()
+    def warn_of_renamed(self) -> list[int]:
+        """Warns of checkpoints that are passed over, since the names of their folders are no steps.
+
+        Returns:
+            Their steps.
+        """
+        steps, renamed = self.steps(), []
         for path in sorted(self.checkpoints.iterdir()) if self.checkpoints.is_dir() else []:
             is_ours = any(part in path.name for part in (OUTDATED, UNFINISHED, SET_ASIDE))
             if is_ours or step_and_version(path.name):
@@ -116,11 +126,24 @@ class Store:
                 step = checkpoint_notes.read(path)["step"]
                 if step in steps:
                     continue
+                renamed.append(step)
                 warnings.warn(
                     f"{path} is the checkpoint of update {step}, and was renamed. It is passed over: "
                     f"name it {step} again to have it back.",
                     stacklevel=3,
                 )
+        return renamed
+
+    def _warn_of_missing(self, renamed: Sequence[int]) -> None:
+        """Warns if the file of metrics tells of updates after the newest checkpoint, renamed or not."""
+        newest, known = self.steps()[-1], last_step(self.directory / METRICS)
+        if known is not None and known > max(newest, *renamed, -1):
+            warnings.warn(
+                f"{self.directory / METRICS} tells of update {known}, but the newest checkpoint is of "
+                f"update {newest}: later ones were removed or renamed, or their run ended before they "
+                "were written.",
+                stacklevel=4,
+            )
 
     def holds(self, item: str) -> bool:
         """Whether a checkpoint holds a pytree of some name."""
@@ -206,10 +229,12 @@ class Store:
             raise ValueError(
                 f"best_fn chooses the 'best' checkpoint, but {mode!r} was asked for: leave one out."
             )
-        self.warn_of_renamed()
+        renamed = self.warn_of_renamed()
         if not self.steps():
             raise FileNotFoundError(f"{self.directory} holds no checkpoints.")
         self.check_kind()
+        if mode == "last":
+            self._warn_of_missing(renamed)
         for step in self._candidates(mode, best_fn):
             try:
                 return read(step)
@@ -301,6 +326,16 @@ class Store:
     def _part(self, path: Path, notes: Notes, part: str) -> dict[str, np.ndarray]:
         arrays = path / notes.get("arrays", self.item)  # older releases note where they are
         return read_leaves(arrays, part, notes[part])
+
+
+def last_step(metrics: Path) -> int | None:
+    """The update step of the last whole line of a file of metrics; `None` if there is none."""
+    with contextlib.suppress(OSError), metrics.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _LONGEST_LINES))
+        for line in reversed(file.read().splitlines()):
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                return int(json.loads(line)["update_step"])
+    return None
 
 
 def best_first(mean_returns: Mapping[int, float]) -> list[int]:

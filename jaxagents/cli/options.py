@@ -60,13 +60,16 @@ class Sweep(Train):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FromData:
-    """The option of agents that learn from data.
+    """The options of agents that learn from data.
 
     Attributes:
         dataset: File of the dataset, .npz or .hdf5, as jaxagents.data.Dataset.save writes them.
+        dataset_actions: Units of continuous actions, for a file that does not say them: the
+            environment's own, or rescaled to [-1, 1].
     """
 
     dataset: Path | None = None
+    dataset_actions: Literal["environment", "rescaled"] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,6 +30,7 @@ class Run:
         preset: The name of the preset, if one was chosen.
         anneal: Whether the learning rate falls to zero.
         dataset: The file of the dataset, if there is one.
+        dataset_actions: Units of its actions, `"environment"` or `"rescaled"`, if they were given.
         config: Fields of the configuration.
         hyperparams: Sets of hyperparameters by full names, such as `actor_optimizer_params.eps`;
             one, but in sweeps.
@@ -42,6 +43,7 @@ class Run:
     preset: str | None = None
     anneal: bool = False
     dataset: str | None = None
+    dataset_actions: str | None = None
     config: dict[str, Any]
     hyperparams: list[dict[str, Any]]
 
@@ -129,7 +131,6 @@ class Run:
         import optax
 
         from jaxagents.agents.config import annealed
-        from jaxagents.data import Dataset
 
         with told_in_a_line(fields=self.config):
             agent, config, _, anneals = self._start()
@@ -138,8 +139,17 @@ class Run:
                 config = annealed(config)
             elif anneals:
                 config = config.replace(optimizer=optax.adam)
-            data = {} if self.dataset is None else {"dataset": Dataset.load(self.dataset)}
-            return agent(_environment(self.environment), None, config, **data)
+            env = _environment(self.environment)
+            data = {} if self.dataset is None else {"dataset": self._load_dataset(env)}
+            return agent(env, None, config, **data)
+
+    def _load_dataset(self, env: Any) -> Any:
+        from jaxagents.data import Dataset
+        from jaxagents.envs import as_environment
+
+        spaces = {"rescaled": (-1.0, 1.0), "environment": as_environment(env).action_space}
+        assert self.dataset is not None
+        return Dataset.load(self.dataset, action_space=spaces.get(self.dataset_actions or ""))
 
     def make_hyperparams(self) -> Any:
         """The hyperparameters; of a sweep, with an array for each that is not the same in all sets.

@@ -101,6 +101,7 @@ def _begin(command: str, words: Sequence[str]) -> None:
         preset=choice.preset,
         anneal=options.anneal_learning_rate,
         dataset=None if dataset is None else str(dataset.absolute()),
+        dataset_actions=getattr(options, "dataset_actions", None),
         config=config,
         hyperparams=chosen_sets(options),
     )

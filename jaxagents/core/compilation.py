@@ -1,11 +1,11 @@
 """Ways to compile functions, and the compiled programs that equal agents share."""
 
 import dataclasses
-import enum
 import functools
 import threading
-import types
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 from weakref import WeakValueDictionary
@@ -13,11 +13,13 @@ from weakref import WeakValueDictionary
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import linen as nn
 from jax.stages import Traced
+from jax.tree_util import PyTreeDef
 from jaxtyping import PyTree
 
-from jaxagents.core.arrays import is_key, is_traced
+from jaxagents.core.arrays import is_traced
+from jaxagents.core.describe import name_of
+from jaxagents.core.fingerprint import state, users_own
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,6 +27,9 @@ T = TypeVar("T")
 _QUICK = {"cpu": {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}}
 
 _N_STRUCTURES = 16
+_of_structures: list[OrderedDict[PyTreeDef, "Jitted"]] = []
+"""The programs of each function by `jit_by_structure`."""
+_lock = threading.RLock()
 _NUMBERS = (int, float)
 
 nan_is_allowed = jax.debug_nans(False)
@@ -134,21 +139,35 @@ def jit_by_structure(function: Callable[P, T]) -> Callable[P, T]:
     Returns:
         The compiled function.
     """
-
-    @functools.lru_cache(maxsize=_N_STRUCTURES)
-    def programs(structure: Hashable) -> Jitted:
-        return jax.jit(functools.partial(function))
+    programs: OrderedDict[PyTreeDef, Jitted] = OrderedDict()
+    _of_structures.append(programs)
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         leaves, structure = jax.tree.flatten(args[0])
-        program = programs(structure)
+        with _lock:
+            program = programs.pop(structure, None) or jax.jit(functools.partial(function))
+            programs[structure] = program
+            if len(programs) > _N_STRUCTURES:
+                programs.popitem(last=False)
         if not any(type(leaf) in _NUMBERS for leaf in leaves):
             return program(*args, **kwargs)
         first = jax.tree.unflatten(structure, [_as_array(leaf) for leaf in leaves])
         return program(first, *args[1:], **kwargs)
 
     return call
+
+
+def forget_users_own() -> None:
+    """Has functions by `jit_by_structure` compile anew wherever code of users is in a structure.
+
+    What the code refers to, such as a variable of its module, may have changed.
+    """
+    with _lock:
+        for programs in _of_structures:
+            for structure in [*programs]:
+                if users_own(structure.unflatten([None] * structure.num_leaves)):
+                    del programs[structure]
 
 
 def _as_array(leaf: PyTree) -> PyTree:
@@ -173,113 +192,51 @@ def is_tracing(tree: PyTree) -> bool:
     return any(map(is_traced, [*jax.tree.leaves(tree), jnp.zeros(())]))
 
 
-_SCALARS = (bool, int, complex, str, bytes, type(None), type(Ellipsis), enum.Enum, np.dtype)
-_OF_BOUND_MODULES = ("parent", "scope", "_parent_ref", "_id", "_state")
-_IDENTITIES = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
-
-
-def fingerprint(x: object, parents: tuple[int, ...] = ()) -> Hashable:
-    """A hashable key that is equal for objects of equal type and value.
-
-    Arrays are compared by their contents, dataclasses and plain objects by their attributes,
-    functions and classes by identity. An object whose attributes cannot be seen is compared by its
-    own `==`.
-
-    Args:
-        x: Any object.
-        parents: Identities of the objects that hold it, which tell a cycle.
-
-    Returns:
-        The key.
-    """
-    if id(x) in parents:
-        return ("cycle", parents.index(id(x)))
-    inner = functools.partial(fingerprint, parents=(*parents, id(x)))
-
-    if isinstance(x, _IDENTITIES):
-        return x
-    if isinstance(x, _SCALARS):
-        return (type(x), x)
-    if isinstance(x, float):
-        return (type(x), repr(x))
-    if isinstance(x, jax.Array | np.ndarray | np.generic):
-        return _array_fingerprint(x)
-    if isinstance(x, functools.partial):
-        return ("partial", inner(x.func), inner(x.args), inner(x.keywords))
-    if isinstance(x, types.MethodType):
-        return ("method", x.__func__, inner(x.__self__))
-    if isinstance(x, Mapping):
-        return (type(x), tuple((inner(key), inner(value)) for key, value in x.items()))
-    if isinstance(x, tuple | list):
-        return (type(x), tuple(inner(item) for item in x))
-    if isinstance(x, set | frozenset):
-        return (type(x), frozenset(inner(item) for item in x))
-    if dataclasses.is_dataclass(x) or (type(x).__eq__ is object.__eq__ and hasattr(x, "__dict__")):
-        return (type(x), inner(_attributes(x)))
-    try:
-        hash(x)
-    except TypeError:
-        return (type(x), x.__repr__)  # a bound method holds its object, and compares by identity
-    return (type(x), x)
-
-
-def _attributes(x: Any) -> dict[str, Any]:
-    """The fields of a dataclass, and all else that was set, but for what was computed from it."""
-    fields = dataclasses.fields(x) if dataclasses.is_dataclass(x) else ()
-    names = dict.fromkeys([*(field.name for field in fields), *getattr(x, "__dict__", ())])
-    passed_over = {*_OF_BOUND_MODULES} if isinstance(x, nn.Module) else set()
-    cached = functools.cached_property
-    passed_over |= {name for name in names if isinstance(getattr(type(x), name, None), cached)}
-    return {name: getattr(x, name) for name in names if name not in passed_over}
-
-
-def _array_fingerprint(x: object) -> Hashable:
-    if isinstance(x, jax.Array) and is_key(x):
-        with jax.ensure_compile_time_eval():
-            data = jax.random.key_data(x)
-        return ("key", str(x.dtype), _array_fingerprint(data))
-    array = np.asarray(x)
-    return ("array", array.shape, array.dtype, array.tobytes())
-
-
 BehaviourT = TypeVar("BehaviourT", bound=Hashable)
 AgentT = TypeVar("AgentT", bound=Any)
 
 
 class Programs(Generic[BehaviourT]):
-    """The compiled programs of equal objects, which share them.
+    """The compiled programs of an object.
 
-    They are released with the last object that holds them, but the few most recently used ones are kept
-    longer: an object that is built again, as in a cell of a notebook, then compiles nothing.
+    Equal objects share them, unless code of users is in them: whatever that refers to may change, so
+    that each object has its own. Shared ones are released with the last object that holds them, but the
+    few most recently used ones are kept longer: an object that is built again, as in a cell of a
+    notebook, then compiles nothing.
 
     Attributes:
         behaviour: The object whose programs they are.
     """
 
-    def __init__(self, behaviour: BehaviourT) -> None:
+    def __init__(self, behaviour: BehaviourT, may_change: Sequence[Any] = ()) -> None:
         """Compiles nothing yet.
 
         Args:
             behaviour: The object whose programs they are. It must not hold them itself, or only
                 Python's garbage collector could release them.
+            may_change: Its parts with code of users.
         """
         self.behaviour = behaviour
+        self._may_change, self._traced = may_change, []
         self._compiled: dict[Hashable, Any] = {}
 
     @staticmethod
-    def of(behaviour: T) -> "Programs[T]":
-        """The programs that all behaviours equal to this one share."""
+    def of(behaviour: T, may_change: Sequence[Any] = ()) -> "Programs[T]":
+        """The programs of a behaviour, which all that are equal share if no part may change."""
+        if may_change:
+            forget_users_own()
+            return Programs(behaviour, may_change)
         with _lock:
             return _programs.setdefault(behaviour, Programs(behaviour))
 
     @staticmethod
     def are_known(behaviour: Hashable) -> bool:
-        """Whether there are programs of a behaviour that is equal to this one."""
+        """Whether there are programs that this behaviour shares."""
         with _lock:
             return behaviour in _programs
 
     def get(self, key: Hashable, compile_: Callable[[BehaviourT], T]) -> T:
-        """A program, which is made when it is first asked for.
+        """A program, which is made when it is first asked for, and again if its object has changed.
 
         Args:
             key: The program's name.
@@ -288,17 +245,38 @@ class Programs(Generic[BehaviourT]):
         Returns:
             The program.
         """
-        _last_used(self)
+        if self._may_change:
+            self._drop_outdated()
+        else:
+            _last_used(self)
         if key not in self._compiled:
             self._compiled.setdefault(key, compile_(self.behaviour))
         return self._compiled[key]
 
+    def _drop_outdated(self) -> None:
+        """Drops the programs if a part has changed since they were made, with a warning."""
+        now = [state(part) for part in self._may_change]
+        before, self._traced = self._traced, now
+        if not self._compiled or before == now:
+            return
+        for part, old, new in zip(self._may_change, before, now, strict=True):
+            changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+            if changed:
+                warnings.warn(
+                    f"{name_of(part if isinstance(part, type) else type(part))} has changed since "
+                    f"programs were compiled with it: {', '.join(changed)}. They are "
+                    "compiled anew. Make a new agent instead, as an agent reads spaces and limits only "
+                    "when it is made.",
+                    stacklevel=2,
+                )
+        self._compiled = {}
+        forget_users_own()
+
     def __reduce__(self) -> tuple:
-        return Programs.of, (self.behaviour,)
+        return Programs.of, (self.behaviour, self._may_change)
 
 
 _programs: WeakValueDictionary[Hashable, Programs[Any]] = WeakValueDictionary()
-_lock = threading.Lock()
 
 
 _last_used = functools.lru_cache(maxsize=8)(id)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 import jax
 
 from jaxagents.core.arrays import is_traced
-from jaxagents.core.compilation import fingerprint
+from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.hyperparameters import HABITS, check_arguments, field_names
 from jaxagents.core.names import missing_attribute
 from jaxagents.core.numbers import flag

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from jaxagents.core.names import alike
@@ -17,6 +18,11 @@ _CHECKPOINTS = "config.checkpoint_dir"
 _TARGETS = "_trajectory_returns and _trajectory_advantages"
 _ACTOR = "_actor_loss, with config.actor_epochs and _kl_threshold"
 _CRITIC = "_critic_loss, with config.critic_epochs"
+_UPDATE = "_training_step(runner), or _learn, which is given the rollout"
+_ACTING = "policy, and _sample_actions for actions that are drawn"
+_ENVIRONMENT = "env_reset and env_step, or a wrapper of the environment"
+_EXPLORATION = "the hyperparameters initial_epsilon, epsilon and epsilon_steps, or _explore"
+_OF_LEARNER = "the learner's _loss and _q_target"
 
 FORMER_HOOKS = {
     "_sample_action": "_sample_actions",
@@ -44,6 +50,35 @@ FORMER_HOOKS = {
     "_eval_agent": "_eval_metrics",
     "_eval_body": "_eval_metrics",
     "_eval_cond": "config.max_episode_steps",
+    "_eval_step": "_eval_metrics",
+    "_pp": "a constructor of your own, after super().__init__(...)",
+    "_update_step": _UPDATE,
+    "_update_training": _UPDATE,
+    "_rollout": "_collect",
+    "_make_step_runners": "_collect",
+    "_step": _UPDATE,
+    "_reset": _ENVIRONMENT,
+    "_env_step": _ENVIRONMENT,
+    "_returns": _TARGETS,
+    "_advantages": _TARGETS,
+    "_checkpoint": _CHECKPOINTS,
+    "_summary_stats": "summarize",
+    "_pi_value": _ACTING,
+    "_select_action": f"{_ACTING}, or _explore of agents such as DQN",
+    "act_randomly": "_explore, and _act_randomly for the steps before learning starts",
+    "_init_eps_fn": _EXPLORATION,
+    "_init_buffer": "config.buffer_size and config.prioritised_replay",
+    "_store_transition": "config.buffer_size and config.prioritised_replay",
+    "_sample_batch": "config.minibatch_size and config.prioritised_replay",
+    "_init_q_network": "config.critic_network",
+    "_update_q_network": "_learn",
+    "_fake_update_network": "config.learning_starts",
+    "_update_target_network": "config.target_update_period and the hyperparameter tau",
+    "_q_state_action": "ops.values_of(self._q(params, obs), actions) in the learner's _loss",
+    "_p": _OF_LEARNER,
+    "_q_from_p": _OF_LEARNER,
+    "_cross_entropy": _OF_LEARNER,
+    "_huber_loss": _OF_LEARNER,
 }
 """Hooks of 0.2.5 that are gone, and what takes their place."""
 
@@ -51,7 +86,7 @@ FORMER_HOOKS = {
 def check_hook_names(
     cls: type,
     hooks: Sequence[str],
-    gone: Mapping[str, str] | None = None,
+    gone: Mapping[str, str] = MappingProxyType({}),
     attributes: Mapping[str, object] | None = None,
 ) -> None:
     """Raises if a user's class, or an object of it, has a method that looks like a hook, but is none.
@@ -68,11 +103,12 @@ def check_hook_names(
     known = {name for owner in cls.__mro__ if is_ours(owner) for name in vars(owner)}
     methods = [*_private_methods(cls), *_methods_of(attributes or {})]
     own = [name for name in methods if name not in known]
-    for name in own:
-        if gone is not None and name in gone:
+    for name in gone:
+        if name not in known and (is_own(cls, name) or name in (attributes or ())):
             raise TypeError(
                 f"{cls.__name__}.{name} would never be called: it was a hook of 0.2.5. Its place takes "
-                f"{gone[name]}. See Migrating in the guide."
+                f"{gone[name]}. See Migrating in the guide. If it is a method of your own, give it "
+                "another name."
             )
     free = [hook for hook in hooks if hook not in methods]
     for name in own:

@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import PyTree
 
 from jaxagents.core.numbers import positive
-from jaxagents.data import files, rows
+from jaxagents.data import files, rows, units
+from jaxagents.envs.spaces import Box, box_bounds
 
 _OF_EPISODES = ("rewards", "masks", "ends")
 _SMALLEST_STD = 1e-6
@@ -75,24 +76,41 @@ class Dataset(rows.Sampled):
     Keys that have a meaning: `observations`, `actions`, `rewards`, `next_observations`, `masks` (0 where
     the environment ended the episode, so that nothing follows, else 1) and `ends` (whether the row is
     the last of its episode, be it terminated or truncated).
+
+    A dataset knows the units of continuous actions, as the box that they are expressed in: it is given
+    with `action_space`, comes with what environments, buffers and Minari give, and goes on to whatever
+    is made of the dataset, and to files. Where the dataset is used, its actions are converted.
+    `Dataset({**dataset})` has the arrays alone.
     """
 
     _seed: int = 0  # of datasets that JAX makes
+    _action_space: Box | None = None
     _single_steps: "Dataset | None" = None
     _in_order: bool = True
 
-    def __init__(self, arrays: Mapping[str, PyTree], seed: int = 0) -> None:
+    def __init__(
+        self,
+        arrays: Mapping[str, PyTree],
+        seed: int = 0,
+        action_space: units.Bounds = None,
+    ) -> None:
         """Makes a dataset.
 
         Args:
             arrays: Arrays, or dicts of them, whose first axes have the same length.
             seed: Seed of the sampling.
+            action_space: The space that `actions` are of, such as `env.action_space`, or its lower and
+                upper bounds, such as `(-1, 1)`; by default that of a dataset or trajectory given as
+                `arrays`. It only matters for a box with finite bounds.
 
         Raises:
             TypeError: A key is not a string.
-            ValueError: The lengths differ, or a value is not an array; the error names the key.
+            ValueError: The lengths differ, or a value is not an array (the error names the key); or
+                `action_space` has another shape than actions, or is not the one that `arrays` know.
         """
         self._arrays = rows.unflatten(rows.flatten(arrays))
+        known = units.known_box(arrays)
+        self._action_space = units.box_of_arrays(self._flat, known, action_space)
         self._seed = seed
         self._rng = np.random.default_rng(seed)
         rows.common_length(self._flat)
@@ -142,17 +160,19 @@ class Dataset(rows.Sampled):
     def __repr__(self) -> str:
         """Rows, and the shape and type of each array."""
         shapes = ", ".join(f"{k}: {v.dtype}{list(v.shape[1:])}" for k, v in self._flat.items())
-        return f"Dataset of {self._size} rows ({shapes})"
+        box = self._action_space
+        bounds = "" if box is None else f", actions in {units.words(box)}"
+        return f"Dataset of {self._size} rows ({shapes}){bounds}"
 
-    def tree_flatten(self) -> tuple[tuple[rows.Arrays], None]:
+    def tree_flatten(self) -> tuple[tuple[rows.Arrays], Box | None]:
         """The arrays, for JAX."""
-        return (self._arrays,), None
+        return (self._arrays,), self._action_space
 
     @classmethod
-    def tree_unflatten(cls, _: None, children: tuple[rows.Arrays]) -> "Dataset":
+    def tree_unflatten(cls, action_space: Box | None, children: tuple[rows.Arrays]) -> "Dataset":
         """Makes a dataset of the arrays that JAX gives back, sampled with a seed of 0."""
         dataset = object.__new__(cls)
-        dataset._arrays = children[0]
+        dataset._arrays, dataset._action_space = children[0], action_space
         dataset._rng = np.random.default_rng(0)
         return dataset
 
@@ -160,6 +180,11 @@ class Dataset(rows.Sampled):
     def size(self) -> int:
         """Number of rows."""
         return self._size
+
+    @property
+    def action_space(self) -> Box | None:
+        """The box that actions are expressed in; `None` if it is not known, or if there is none."""
+        return self._action_space
 
     @property
     def single_steps(self) -> "Dataset":
@@ -230,7 +255,7 @@ class Dataset(rows.Sampled):
     def _subset(self, indx: PyTree, seed: int) -> "Dataset":
         chosen = indx if isinstance(indx, slice) else rows.chosen(indx, self._size)
         flat = {name: array[chosen] for name, array in self._flat.items()}
-        subset = Dataset(rows.unflatten(flat), seed)
+        subset = Dataset(rows.unflatten(flat), seed, self._action_space)
         subset._in_order = self._in_order and self._follow_each_other(chosen)
         if self._single_steps is not None:
             subset._single_steps = self._single_steps._subset(chosen, seed)
@@ -287,7 +312,7 @@ class Dataset(rows.Sampled):
         rewards, last, discounts = _n_step_rewards(flat["rewards"], flat["ends"], n, discount)
         of_last = rows.take(rows.flatten({key: self[key] for key in rows.OF_THE_LAST}), last)
         columns = {**of_last, "rewards": rewards, "discounts": discounts}
-        stepped = Dataset({**self._arrays, **columns}, self._seed)
+        stepped = Dataset({**self._arrays, **columns}, self._seed, self._action_space)
         stepped._single_steps = self._steps_of_episodes()
         return stepped
 
@@ -312,17 +337,50 @@ class Dataset(rows.Sampled):
             if shape != expected:
                 raise ValueError(f"{key!r} has shape {shape}, but {keys[0]!r} has {expected}.")
         normalisation = Normalisation.of(self._flat[keys[0]])
-        normalised = {key: normalisation(self._flat[key]) for key in keys}
-        dataset = Dataset(rows.unflatten({**self._flat, **normalised}), self._seed)
-        dataset._in_order = self._in_order
+        dataset = self._with({key: normalisation(self._flat[key]) for key in keys})
         if "rewards" not in keys:
             dataset._single_steps = self._single_steps
         return dataset, normalisation
 
+    def rescale_actions(self) -> "Dataset":
+        """Continuous actions in [-1, 1], where learners act, whichever box they are expressed in now.
+
+        Agents convert actions themselves; a loop of your own around a learner needs it.
+
+        Returns:
+            The dataset, with `action_space` from -1 to 1; this one itself if it has that already, or if
+                actions are integers.
+
+        Raises:
+            ValueError: The box of the actions is not known.
+        """
+        box, actions = self._action_space, self._flat.get(units.ACTIONS)
+        if box is None and actions is not None and actions.dtype.kind in "iu":
+            return self
+        if box is None or actions is None:
+            raise ValueError(
+                "The dataset does not say in which box its actions are, so that they cannot be "
+                "rescaled: give action_space to Dataset or to Dataset.load, such as env.action_space."
+            )
+        unit = units.box_of((-1.0, 1.0), box.shape)
+        if box == unit:
+            return self
+        rescaled = units.to_unit(actions, box).astype(np.result_type(actions.dtype, np.float16))
+        dataset = self._with({units.ACTIONS: rescaled})
+        dataset._action_space, dataset._single_steps = unit, self._single_steps
+        return dataset
+
+    def _with(self, columns: Mapping[str, np.ndarray]) -> "Dataset":
+        """The dataset with other values in some columns, which may have other units."""
+        space = None if units.ACTIONS in columns else self._action_space
+        dataset = Dataset(rows.unflatten({**self._flat, **columns}), self._seed, space)
+        dataset._in_order = self._in_order
+        return dataset
+
     # On disk.
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes the arrays, compressed, to a new file.
+        """Writes the arrays, compressed, to a new file, with the bounds of actions if it knows them.
 
         Args:
             path: The file, which must not exist. Its ending decides the format: `.npz` of NumPy, or
@@ -335,24 +393,36 @@ class Dataset(rows.Sampled):
             TypeError: The format cannot keep the type of an array.
             ImportError: HDF5 files need `jaxagents[hdf5]`.
         """
-        files.write(path, self._flat)
+        box = self._action_space
+        low_and_high = () if box is None else box_bounds(box)
+        bounds = dict(zip(files.BOUNDS, low_and_high, strict=False))
+        files.write(path, {**self._flat, **bounds})
 
     @classmethod
-    def load(cls, path: str | os.PathLike, seed: int = 0) -> "Dataset":
+    def load(
+        cls, path: str | os.PathLike, seed: int = 0, action_space: units.Bounds = None
+    ) -> "Dataset":
         """Reads what [`save`][jaxagents.data.Dataset.save] wrote.
 
         Args:
             path: The file.
             seed: Seed of the sampling.
+            action_space: The space that actions are of, or its bounds, if the file does not say it; see
+                the constructor.
 
         Returns:
             The dataset.
 
         Raises:
-            ValueError: The file's ending is of another format, or its arrays do not fit together.
+            ValueError: The file's ending is of another format, its arrays do not fit together, or it
+                says that actions are of another space.
             ImportError: HDF5 files need `jaxagents[hdf5]`.
         """
-        return cls(rows.unflatten(files.read(path)), seed)
+        flat, known = files.read(path), None
+        if units.ACTIONS in flat and flat.keys() >= {*files.BOUNDS}:
+            known = tuple(flat.pop(name) for name in files.BOUNDS)
+        space = units.box_of_arrays(flat, known, action_space)
+        return cls(rows.unflatten(flat), seed, space)
 
 
 def _seed_of(sequence: np.random.SeedSequence) -> int:

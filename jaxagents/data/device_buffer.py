@@ -12,9 +12,10 @@ from jaxagents import ops
 from jaxagents.core.arrays import leaves_by_name
 from jaxagents.core.numbers import check_divides, check_multiple, positive
 from jaxagents.core.pickling import nonpytree_field
-from jaxagents.data import rows
+from jaxagents.data import rows, units
 from jaxagents.data.dataset import Dataset
 from jaxagents.data.priorities import PriorityTree
+from jaxagents.envs.spaces import Box
 
 
 class DeviceBuffer(struct.PyTreeNode):
@@ -59,6 +60,8 @@ class DeviceBuffer(struct.PyTreeNode):
         prioritised_length: Number of rows, following each other in time, whose first one has their
             priority (static).
         n_groups: Number of groups (static).
+        action_space: The box that actions are expressed in, which datasets made of the buffer know;
+            `None` if it is not known, or if there is none (static).
     """
 
     storage: PyTree
@@ -69,6 +72,7 @@ class DeviceBuffer(struct.PyTreeNode):
     n_envs: int = nonpytree_field()
     prioritised_length: int = nonpytree_field(default=1)
     n_groups: int = nonpytree_field(default=1)
+    action_space: Box | None = nonpytree_field(default=None)
 
     @classmethod
     def create(
@@ -79,6 +83,7 @@ class DeviceBuffer(struct.PyTreeNode):
         prioritised: bool = False,
         prioritised_length: int = 1,
         n_groups: int = 1,
+        action_space: units.Bounds = None,
     ) -> "DeviceBuffer":
         """An empty buffer.
 
@@ -92,6 +97,8 @@ class DeviceBuffer(struct.PyTreeNode):
             prioritised_length: Number of rows that each priority is for, the row itself and the ones
                 that follow it in time. Rows that are not followed by so many have a priority of zero.
             n_groups: Number of groups of environments.
+            action_space: The space of the actions, or its bounds; see
+                [`ReplayBuffer.create`][jaxagents.data.ReplayBuffer.create].
 
         Returns:
             The buffer.
@@ -112,7 +119,11 @@ class DeviceBuffer(struct.PyTreeNode):
             )
         groups = (n_groups,) if n_groups > 1 else ()
         capacity, n_envs = capacity // n_groups, n_envs // n_groups
+        known = units.known_box(example)
+        example = dict(example) if isinstance(example, units.Transitions) else example
         shapes = jax.eval_shape(lambda x: jax.tree.map(jnp.asarray, x), example)
+        arrays = shapes if isinstance(shapes, dict) else {}
+        box = units.box_of_arrays(arrays, known, action_space, n_axes=0)
         tree = PriorityTree.create(capacity) if prioritised else None
         return cls(
             storage=jax.tree.map(
@@ -125,6 +136,7 @@ class DeviceBuffer(struct.PyTreeNode):
             n_envs=n_envs,
             prioritised_length=prioritised_length,
             n_groups=n_groups,
+            action_space=box,
         )
 
     def add(self, transitions: PyTree) -> "DeviceBuffer":
@@ -387,7 +399,7 @@ class DeviceBuffer(struct.PyTreeNode):
             held = {name: array[order] for name, array in flat.items()}
         if "ends" in held and n_times:
             held["ends"][n_times - 1 :: n_times] = True
-        return Dataset(rows.unflatten(held), seed)
+        return Dataset(rows.unflatten(held), seed, self.action_space)
 
     def _priority_tree(self) -> PriorityTree:
         if self.priorities is None:

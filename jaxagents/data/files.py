@@ -11,13 +11,17 @@ import numpy as np
 from jaxagents.core.extras import require
 from jaxagents.core.files import new_file, with_ending
 
+BOUNDS = ("actions/low", "actions/high")
+"""The names of the bounds of actions, which no other arrays can have beside an array of actions."""
+
 
 def write(path: str | os.PathLike, flat: Mapping[str, np.ndarray]) -> None:
     """Writes arrays, compressed, to a new file.
 
     Args:
         path: The file, which must not exist. Its ending decides the format: `.npz`, or `.h5` or `.hdf5`.
-        flat: Arrays by name. A slash in a name separates the groups of HDF5.
+        flat: Arrays by name. A slash in a name separates the groups of HDF5; `BOUNDS` become attributes
+            of the actions.
 
     Raises:
         ValueError: The ending is unknown.
@@ -77,7 +81,12 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
 def _write_hdf5(path: Path, flat: Mapping[str, np.ndarray]) -> None:
     with require("h5py", "jaxagents[hdf5]").File(path, "w") as file:
         for name, array in flat.items():
-            file.create_dataset(name, data=array, compression="gzip" if array.size > 1 else None)
+            parent, _, key = name.rpartition("/")
+            if parent in flat:
+                file[parent].attrs[key] = array
+            else:
+                compression = "gzip" if array.size > 1 else None
+                file.create_dataset(name, data=array, compression=compression)
 
 
 def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
@@ -93,6 +102,8 @@ def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
                 "file of their own."
             )
         flat[name] = np.asarray(item[()])
+        if name == "actions" and {"low", "high"} <= item.attrs.keys():
+            flat.update({bound: item.attrs[bound.rpartition("/")[2]] for bound in BOUNDS})
 
     with h5py.File(path, "r") as file:
         file.visititems(visit)

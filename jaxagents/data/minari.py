@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from jaxagents.core.extras import require
-from jaxagents.data import rows
+from jaxagents.data import rows, units
 from jaxagents.data.dataset import Dataset
 
 _KEYS = ("observations", "actions", "rewards", "next_observations", "masks", "ends")
@@ -20,14 +20,16 @@ def from_minari(
 
     Nothing is downloaded: `minari download ID` does that beforehand. Dict spaces become dicts, and tuple
     spaces dicts with the keys `"0"`, `"1"`, and so on. The successor of an episode's last row is the
-    last observation that Minari keeps, so that truncated episodes can be bootstrapped.
+    last observation that Minari keeps, so that truncated episodes can be bootstrapped. Actions are in
+    the units of Minari's action space, which the dataset knows.
 
     Args:
         dataset: Identifier of a dataset on this machine, or a `minari.MinariDataset`, such as a filtered
             one.
         single_precision: Whether to keep 64-bit real numbers as 32-bit ones.
-        rescale_actions: Whether to map the actions from the bounds of their space to [-1, 1], where
-            learners act.
+        rescale_actions: Whether to map the actions from the bounds of their space to [-1, 1], for a
+            learner in a loop of your own; see
+            [`Dataset.rescale_actions`][jaxagents.data.Dataset.rescale_actions].
         seed: Seed of the sampling.
 
     Returns:
@@ -43,14 +45,9 @@ def from_minari(
     """
     minari = require("minari", "jaxagents[minari]")
     source = minari.load_dataset(dataset) if isinstance(dataset, str) else dataset
-    if rescale_actions:
-        from gymnasium.spaces import Box
-
-        space = source.action_space
-        if not isinstance(space, Box) or not space.is_bounded():
-            raise ValueError(
-                f"Only actions of a bounded box can be rescaled, not actions of {space}."
-            )
+    space = getattr(source, "action_space", None)
+    if rescale_actions and units.box_of(space) is None:
+        raise ValueError(f"Only actions of a bounded box can be rescaled, not actions of {space}.")
     n_rows, start = source.total_steps, 0
     arrays: dict[str, np.ndarray] = {}
     for episode in source:
@@ -63,9 +60,8 @@ def from_minari(
             f"The Minari dataset {source.id!r} must have steps, as many as it says: it says "
             f"{n_rows}, and has {start}."
         )
-    if rescale_actions:
-        arrays["actions"] = _rescale(arrays["actions"], source.action_space)
-    return Dataset(rows.unflatten(arrays), seed)
+    loaded = Dataset(rows.unflatten(arrays), seed, space)
+    return loaded.rescale_actions() if rescale_actions else loaded
 
 
 def _columns(episode: Any) -> dict[str, np.ndarray]:
@@ -119,11 +115,6 @@ def _with_room(
     return array.astype(dtype, copy=False)
 
 
-def _rescale(actions: np.ndarray, space: Any) -> np.ndarray:
-    unit = (actions - space.low) / (space.high - space.low)
-    return (2.0 * unit - 1.0).astype(actions.dtype)
-
-
 def to_minari(
     dataset: Dataset,
     dataset_id: str,
@@ -136,8 +127,12 @@ def to_minari(
     """Writes a dataset to Minari's folder on this machine, cut into episodes.
 
     Its rows must be in the order of time. If the last is not an end, its episode counts as truncated.
+    Actions are converted from the units that the dataset knows to those of `action_space`; otherwise
     [`from_minari`][jaxagents.data.from_minari] gives the same arrays back. Only the keys that it gives
     are written; images are not compressed with loss unless `jpeg_encoding=True`.
+
+    If the dataset does not know the units of its actions, they are taken to be in those of
+    `action_space`, with a warning where they might be rescaled to [-1, 1].
 
     Args:
         dataset: Transitions with the keys that `from_minari` gives.
@@ -153,13 +148,14 @@ def to_minari(
 
     Raises:
         KeyError: A key is missing.
-        ValueError: The name is taken, a space is missing or does not fit, or the rows are
-            not whole episodes in the order of time.
+        ValueError: The name is taken, a space is missing or does not fit, the rows are not whole
+            episodes in the order of time, or actions of unknown units seem to be rescaled.
         ImportError: Minari is not installed.
     """
     minari = require("minari", "jaxagents[minari]")
     rows.check_has("Minari needs", _KEYS, dataset, "the dataset")
     spaces = _spaces(env, observation_space, action_space)
+    dataset = _in_units_of(spaces["actions"], dataset)
     slices = _episodes(dataset)
     buffers = (_buffer(dataset.get_subset(episode), spaces) for episode in slices)
     minari_dataset = minari.create_dataset_from_buffers(
@@ -184,6 +180,19 @@ def _spaces(env: Any, observation_space: Any, action_space: Any) -> dict[str, An
         observation_space = observation_space or made_env.observation_space
         action_space = action_space or made_env.action_space
     return {"observations": observation_space, "actions": action_space}
+
+
+def _in_units_of(space: Any, dataset: Dataset) -> Dataset:
+    """A dataset with actions in the units of a space."""
+    own, known, actions = units.box_of(space), dataset.action_space, dataset["actions"]
+    if own is None or np.shape(actions)[1:] != own.shape:  # which is refused later, if it is wrong
+        return dataset
+    if known is None:
+        units.check_units(actions, own, "the environment")
+    if known in (None, own):
+        return dataset
+    actions = units.from_unit(dataset.rescale_actions()["actions"], space)
+    return Dataset({**dataset, "actions": actions.astype(space.dtype)}, action_space=own)
 
 
 def _in_space(space: Any, name: str, values: PyTree) -> PyTree:

@@ -7,8 +7,9 @@ from jaxtyping import PyTree
 
 from jaxagents.core.arrays import AnyArray
 from jaxagents.core.numbers import positive
-from jaxagents.data import rows
+from jaxagents.data import rows, units
 from jaxagents.data.dataset import Dataset
+from jaxagents.envs.spaces import Box
 
 ENVIRONMENTS = "environments"
 """The key of the number of the environment that a transition is from, where there are several."""
@@ -27,14 +28,19 @@ class ReplayBuffer(rows.Sampled):
     have an entry `environments`, the number of the environment.
     """
 
-    def __init__(self, flat: dict[str, np.ndarray], seed: int = 0) -> None:
+    _action_space: Box | None = None
+
+    def __init__(
+        self, flat: dict[str, np.ndarray], seed: int = 0, action_space: Box | None = None
+    ) -> None:
         """Takes over arrays to write to; see [`create`][jaxagents.data.ReplayBuffer.create].
 
         Args:
             flat: Arrays by name, nested ones joined with slashes.
             seed: Seed of the sampling.
+            action_space: The box of the actions, if it is known.
         """
-        self._flat = flat
+        self._flat, self._action_space = flat, action_space
         self._capacity = rows.common_length(flat)
         self._columns = [
             (name, name.split(rows.SEPARATOR), array.shape[1:], array.dtype)
@@ -45,7 +51,11 @@ class ReplayBuffer(rows.Sampled):
 
     @classmethod
     def create(
-        cls, example_transition: Mapping[str, PyTree], size: int, seed: int = 0
+        cls,
+        example_transition: Mapping[str, PyTree],
+        size: int,
+        seed: int = 0,
+        action_space: units.Bounds = None,
     ) -> "ReplayBuffer":
         """An empty buffer.
 
@@ -53,17 +63,23 @@ class ReplayBuffer(rows.Sampled):
             example_transition: Shapes and types of one transition, in a dict that may be nested.
             size: Number of transitions it can hold.
             seed: Seed of the sampling.
+            action_space: The space of the actions, or its bounds, which datasets made of the buffer
+                know; by default the one that
+                [`example_transition`][jaxagents.host.example_transition] comes with.
 
         Returns:
             The buffer.
 
         Raises:
-            ValueError: `size` is not positive, or a value is not an array; the error names the key.
+            ValueError: `size` is not positive, a value is not an array (the error names the key), or
+                `action_space` does not fit.
             TypeError: `size` is not an integer.
         """
         example = rows.flatten(example_transition)
         size = positive("size", size)
-        return cls({name: np.zeros((size, *x.shape), x.dtype) for name, x in example.items()}, seed)
+        box = units.box_of_arrays(example, units.known_box(example_transition), action_space, 0)
+        flat = {name: np.zeros((size, *x.shape), x.dtype) for name, x in example.items()}
+        return cls(flat, seed, box)
 
     @classmethod
     def create_from_initial_dataset(
@@ -72,7 +88,9 @@ class ReplayBuffer(rows.Sampled):
         """A buffer that holds a dataset.
 
         Args:
-            dataset: A [`Dataset`][jaxagents.data.Dataset], or a dict of arrays like one.
+            dataset: A [`Dataset`][jaxagents.data.Dataset], or a dict of arrays like one. What is added
+                later must be in the same units; for learners in a loop of your own take
+                `dataset.rescale_actions()`.
             size: Number of transitions it can hold.
             seed: Seed of the sampling.
 
@@ -88,7 +106,9 @@ class ReplayBuffer(rows.Sampled):
         size = positive("size", size)
         if n_rows > size:
             raise ValueError(f"The dataset has {n_rows} rows, more than a size of {size}.")
-        buffer = cls({k: np.zeros((size, *v.shape[1:]), v.dtype) for k, v in flat.items()}, seed)
+        arrays = {k: np.zeros((size, *v.shape[1:]), v.dtype) for k, v in flat.items()}
+        box = units.box_of_arrays(flat, units.known_box(dataset), None)
+        buffer = cls(arrays, seed, box)
         buffer.add_transitions(rows.unflatten(flat))
         return buffer
 
@@ -100,6 +120,11 @@ class ReplayBuffer(rows.Sampled):
     def size(self) -> int:
         """Number of transitions held."""
         return len(self)
+
+    @property
+    def action_space(self) -> Box | None:
+        """The box that actions are expressed in; `None` if it is not known, or if there is none."""
+        return self._action_space
 
     @property
     def capacity(self) -> int:
@@ -201,12 +226,12 @@ class ReplayBuffer(rows.Sampled):
         """
         held = self._held()
         if ENVIRONMENTS not in self._flat:
-            return Dataset(rows.take(self._flat, held), seed)
+            return Dataset(rows.take(self._flat, held), seed, self._action_space)
         held = held[np.argsort(self._environments_of(held), kind="stable")]
         taken = rows.take(self._flat, held)
         if "ends" in taken:
             taken["ends"][np.diff(self._environments_of(held), append=-1) != 0] = True
-        return Dataset(taken, seed)
+        return Dataset(taken, seed, self._action_space)
 
     def _environments_of(self, held: np.ndarray) -> np.ndarray:
         """The number of the environment of each of some rows."""

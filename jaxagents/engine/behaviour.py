@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from jaxagents.core.arrays import is_traced
-from jaxagents.core.compilation import Programs, fingerprint
+from jaxagents.core.compilation import Programs
 from jaxagents.core.describe import describe, name_of
+from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.hook_names import FORMER_HOOKS, check_hook_forms, check_hook_names
 from jaxagents.core.hyperparameters import Hyperparameters, values_at
 from jaxagents.core.metrics import Metrics
@@ -329,6 +330,11 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         return self if self.programs is None else self.programs.behaviour
 
     @property
+    def _parts(self) -> dict[str, Any]:
+        """The attributes that it is compared by, by name."""
+        return {name: part for name, part in vars(self).items() if name != "_key"}
+
+    @property
     def program(self) -> Program[HyperparametersT, RunnerT]:
         """The pure functions of a runner that training consists of."""
         return Program(self.behaviour)
@@ -394,7 +400,7 @@ def without_files(agent: BehaviourT) -> BehaviourT:
     twin = copy.copy(agent)
     twin.config = agent.config.without_files()
     twin.data = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), agent.data)
-    twin._key = type(agent), fingerprint(vars(twin))
+    twin._key = fingerprint((type(agent), twin._parts))
     if Programs.are_known(twin):  # and so is that it is valid
         return twin
     check_hook_names(type(agent), agent._hooks, FORMER_HOOKS, vars(agent))

@@ -23,6 +23,7 @@ from jaxagents.envs.checks import (
     written_attributes,
 )
 from jaxagents.envs.episodes import Episodes
+from jaxagents.envs.observations import doubts_about_axes
 from jaxagents.envs.play import random_action
 from jaxagents.envs.spaces import (
     Space,
@@ -31,6 +32,7 @@ from jaxagents.envs.spaces import (
     is_array,
     is_box,
     is_discrete,
+    is_multi_discrete,
     parts,
 )
 
@@ -322,8 +324,9 @@ def _is_in(space: Space, obs: PyTree) -> Bool[Array, ""]:
         return _all(
             [_is_in(child, items[name]) for name, child in children.items() if name in items]
         )
-    if is_discrete(space):
-        return jnp.all((obs >= 0) & (obs < space.n))
+    if is_discrete(space) or is_multi_discrete(space):
+        n_values = np.asarray(space.n if is_discrete(space) else space.nvec)
+        return jnp.all((obs >= 0) & (obs < n_values))
     if not (is_box(space) and is_array(obs)):
         return jnp.ones((), bool)
     low, high = box_bounds(space)
@@ -394,6 +397,8 @@ def _doubts_about_outputs(episodes: Episodes, action: PyTree) -> list[str]:
     name, _, step = episodes.env.wording
     obs, _, outcome = traced_step(episodes.env, action)
     doubts = doubts_about_dtypes(episodes.env, obs, exact=True)
+    n_leading = int(episodes.env.n_actors is not None)
+    doubts += doubts_about_axes(network_input(obs), name, n_leading)
     doubts += [
         f"{name}.{step}: {flag} has dtype {x.dtype}, and all but 0 counts as true. Make it boolean."
         for flag, x in (("terminated", outcome.terminated), ("truncated", outcome.truncated))

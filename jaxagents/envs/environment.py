@@ -67,8 +67,8 @@ class Environment(abc.ABC):
     [`Episodes`][jaxagents.envs.Episodes], which truncates after `max_steps` steps, or earlier if an
     agent is so configured, and calls `reset` where an episode is over.
 
-    Environments are values: two are equal if their class and attributes are, and agents with equal ones
-    share compiled programs. Attributes are set in the constructor and stay as they are.
+    Environments are values: two are equal if their class and attributes are. Attributes are set in the
+    constructor and stay as they are; an agent whose environment has changed warns of it.
 
     Attributes:
         n_actors: Number of actors, for which actions and rewards have a leading axis; `None` if there

@@ -22,6 +22,7 @@ from jaxagents.envs.spaces import (
     is_discrete,
     map_spaces,
     network_space,
+    parts,
 )
 
 LONGEST = 9999
@@ -115,6 +116,7 @@ class Episodes:
         observation_space: The environment's space of observations, without masks of actions; `None` if
             it declares none.
         n_categories: Number of values of an observation that is a single integer; `None` of any other.
+        critic_space: The declared space of the entry `"critic_state"` of observations, if any.
     """
 
     def __init__(
@@ -154,6 +156,7 @@ class Episodes:
         self._action_structure = jax.tree.structure(map_spaces(lambda space: 0, env.action_space))
         self.observation_space = space = network_space(env.observation_space)
         self.n_categories = int(space.n) if is_discrete(space) else None
+        self.critic_space = (parts(env.observation_space) or {}).get(CRITIC_STATE)
 
     def at_update(self, update_step: ArrayLike, params: Mapping[str, ArrayLike]) -> "Episodes":
         """The episodes as they are played at an update; see `Environment.at_update`."""

@@ -1,6 +1,7 @@
 """Spaces of actions and observations, recognised by their attributes, whichever suite they come from."""
 
 import dataclasses
+import functools
 import inspect
 import math
 import numbers
@@ -39,22 +40,27 @@ class MultiDiscrete:
     """Vectors of integers, the i-th from 0 to `nvec[i] - 1`.
 
     Attributes:
-        nvec: The numbers of values of the components.
+        nvec: The numbers of values of the components. Observations may have several axes: tuples of
+            tuples.
         dtype: Their type.
     """
 
-    nvec: tuple[int, ...]
+    nvec: Any
     dtype: DTypeLike = np.int32
+
+    def __post_init__(self) -> None:
+        """Takes arrays and lists of numbers too."""
+        object.__setattr__(self, "nvec", _in_tuples(np.asarray(self.nvec).tolist()))
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of a vector."""
-        return (len(self.nvec),)
+        return np.shape(self.nvec)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Box:
-    """Arrays between two bounds.
+    """Arrays between two bounds; two boxes are equal if their bounds are.
 
     Attributes:
         low: Lower bounds, broadcastable to the shape.
@@ -68,6 +74,17 @@ class Box:
     shape: tuple[int, ...]
     dtype: DTypeLike = np.float32
 
+    @functools.cached_property
+    def _value(self) -> tuple:
+        bounds = (bound.ravel().tolist() for bound in box_bounds(self, self.dtype))
+        return (tuple(self.shape), np.dtype(self.dtype), *map(tuple, bounds))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Box) and self._value == other._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
 
 @dataclasses.dataclass(frozen=True)
 class Composite:
@@ -78,6 +95,10 @@ class Composite:
     """
 
     spaces: Mapping[str, Space] | Sequence[Space]
+
+
+def _in_tuples(numbers: Any) -> Any:
+    return tuple(map(_in_tuples, numbers)) if isinstance(numbers, list) else numbers
 
 
 def is_discrete(space: Space) -> bool:

@@ -21,11 +21,13 @@ from jaxagents.envs.environment import Environment, Step, Wording
 from jaxagents.envs.spaces import (
     Box,
     Composite,
+    MultiDiscrete,
     Space,
     box_bounds,
     check_declared,
     is_box,
     is_discrete,
+    is_multi_discrete,
     network_space,
     parts,
 )
@@ -148,8 +150,8 @@ class FrameStack(Wrapper):
     agent = PPO(FrameStack(env, 4, env_params), None, config)
     ```
 
-    They are joined along the last axis: vectors become longer, and images get more channels. An episode
-    begins with copies of its first observation. Replay buffers hold all frames.
+    They are joined along the last axis: vectors become longer, and images get more channels, which must
+    come last. An episode begins with copies of its first observation. Replay buffers hold all frames.
     """
 
     def __init__(self, env: Any, n_frames: int = 4, params: PyTree = None) -> None:
@@ -295,7 +297,10 @@ def _stacked_space(space: Space, n_frames: int) -> Space:
         is_named = hasattr(space.spaces, "items")
         return Composite(spaces if is_named else tuple(spaces.values())) if known else None
     if is_discrete(space):
-        return _box(0, int(space.n) - 1, (n_frames,), getattr(space, "dtype", np.int32))
+        return MultiDiscrete((int(space.n),) * n_frames, getattr(space, "dtype", np.int32))
+    if is_multi_discrete(space):
+        nvec: Any = np.concatenate([np.asarray(space.nvec)] * n_frames, axis=-1)
+        return MultiDiscrete(nvec, getattr(space, "dtype", np.int32))
     if not is_box(space):
         return None
     shape = tuple(space.shape) or (1,)

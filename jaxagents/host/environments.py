@@ -1,14 +1,17 @@
 """Gymnasium environments in loops of one's own: rescaled actions, transitions, and statistics."""
 
+import functools
 from typing import Any, SupportsFloat, TypeVar
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import RecordEpisodeStatistics
 from jaxtyping import PyTree
 
+from jaxagents.data import units
 from jaxagents.data.replay_buffer import ENVIRONMENTS
 from jaxagents.envs.on_host.arrays import (
     check_action_space,
@@ -23,12 +26,14 @@ EnvT = TypeVar("EnvT", bound=gymnasium.Env | VectorEnv)
 def rescale_actions(env: EnvT) -> EnvT:
     """An environment whose box actions lie in [-1, 1], as learners give them.
 
+    No action in [-1, 1] rounds to just outside of the environment's own box.
+
     Args:
         env: An environment with box or discrete actions, or a vector of them.
 
     Returns:
         The environment itself, where nothing is to be done, else in a
-            `gymnasium.wrappers.RescaleAction`, or its form for vectors.
+            `gymnasium.wrappers.RescaleAction` that clips, or its form for vectors.
 
     Raises:
         TypeError: It is neither.
@@ -52,10 +57,30 @@ def rescale_actions(env: EnvT) -> EnvT:
         )
     if np.all(space.low == -1) and np.all(space.high == 1):
         return env
-    is_vector = isinstance(env, VectorEnv)
-    wrapper: Any = gymnasium.wrappers.vector if is_vector else gymnasium.wrappers
-    # Python integers, unlike NumPy integers, can be written with the environment's specification.
-    return wrapper.RescaleAction(env, -1, 1)
+    wrapper: Any = RescaleVector if isinstance(env, VectorEnv) else RescaleAction
+    return wrapper(env)
+
+
+class RescaleAction(gymnasium.wrappers.RescaleAction):
+    """Maps actions in [-1, 1] to the environment's box, none of them to just outside by rounding."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        """Wraps an environment with a bounded box of actions."""
+        RecordConstructorArgs.__init__(self)  # for its specification, which then names no bounds
+        super().__init__(env, -1, 1)  # pyright: ignore[reportArgumentType]
+        self.func: Any = functools.partial(_to_box, env.action_space)
+
+
+class RescaleVector(gymnasium.wrappers.vector.VectorizeTransformAction):
+    """The form of `RescaleAction` for vectors."""
+
+    def __init__(self, env: VectorEnv) -> None:
+        """Wraps a vector of environments with a bounded box of actions."""
+        super().__init__(env, RescaleAction)
+
+
+def _to_box(space: Any, action: np.ndarray) -> np.ndarray:
+    return units.from_unit(np.asarray(action, space.dtype), space).astype(space.dtype)
 
 
 def example_transition(
@@ -70,7 +95,8 @@ def example_transition(
 
     Returns:
         The transition, of zeros. With several environments it has an entry `environments`, the number of
-            the one that a transition is from.
+            the one that a transition is from. The dict knows the environment's space of actions, as its
+            attribute `action_space`, so that a buffer and its datasets know the units of their actions.
 
     Raises:
         ValueError: An observation is neither an array nor a dict of them.
@@ -79,7 +105,7 @@ def example_transition(
     observation = example_observation(observation_space)
     is_of_several = isinstance(env, VectorEnv) or n_envs not in (None, 1)
     of_several = {ENVIRONMENTS: np.int32(0)} if is_of_several else {}
-    return {
+    transition = {
         "observations": observation,
         "actions": example_action(action_space),
         "rewards": np.float32(0),
@@ -88,6 +114,7 @@ def example_transition(
         "ends": np.False_,
         **of_several,
     }
+    return units.Transitions(transition, action_space)
 
 
 class EpisodeMonitor(RecordEpisodeStatistics):

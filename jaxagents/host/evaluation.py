@@ -15,7 +15,7 @@ from jaxtyping import PyTree
 from jaxagents.core.arrays import RandomKey, as_key
 from jaxagents.core.files import check_film, film
 from jaxagents.core.numbers import positive
-from jaxagents.data import Dataset
+from jaxagents.data import Dataset, units
 from jaxagents.data.rows import in_dicts
 from jaxagents.envs.on_host.vectors import start_of, step_of
 
@@ -85,7 +85,8 @@ def evaluate_with_trajectories(
     Returns:
         The metrics of [`evaluate`][jaxagents.host.evaluate], and for each episode a dict of arrays
             with one row for each step, as [`Dataset`][jaxagents.data.Dataset] takes it:
-            `observations`, `actions`, `rewards`, `next_observations`, `masks` and `ends`.
+            `observations`, `actions`, `rewards`, `next_observations`, `masks` and `ends`. The dict
+            knows the space of the actions, as its attribute `action_space`.
 
     Raises:
         TypeError: `env` is not a single Gymnasium environment, or a number is no integer.
@@ -96,7 +97,7 @@ def evaluate_with_trajectories(
     for episode in _episodes(policy, env, n_episodes, seed):
         steps = list(episode)
         outcomes.append(_outcome(steps))
-        trajectories.append(_trajectory(_stack(steps)))
+        trajectories.append(units.Transitions(_trajectory(_stack(steps)), env.action_space))
     return _stack(outcomes), trajectories
 
 
@@ -111,15 +112,23 @@ def concatenate_trajectories(
 
     Returns:
         The dataset, whose rows are in the order of the episodes. Tuples, as of a `Tuple` space, become
-            dicts with the keys `"0"`, `"1"`, and so on.
+            dicts with the keys `"0"`, `"1"`, and so on. It knows the units of its actions if they do.
 
     Raises:
-        ValueError: There are no trajectories.
+        ValueError: There are no trajectories, or their actions are in different units.
     """
     if not trajectories:
         raise ValueError("There are no trajectories.")
-    joined = jax.tree.map(lambda *arrays: np.concatenate(arrays), *trajectories)
-    return Dataset({key: in_dicts(value) for key, value in joined.items()}, seed)
+    boxes = {units.known_box(trajectory) for trajectory in trajectories}
+    if len(boxes) > 1:
+        each = sorted("unknown ones" if box is None else units.words(box) for box in boxes)
+        raise ValueError(
+            f"The trajectories have actions in different units: {' and '.join(each)}. Make a Dataset of "
+            "each kind, and join them after rescale_actions."
+        )
+    plain = ({**trajectory} for trajectory in trajectories)
+    joined = jax.tree.map(lambda *arrays: np.concatenate(arrays), *plain)
+    return Dataset({key: in_dicts(value) for key, value in joined.items()}, seed, boxes.pop())
 
 
 def record_video(
@@ -233,13 +242,14 @@ def _episodes(
 def _play(
     policy: Policy, env: gymnasium.Env, seed: int, show: Callable[[], None]
 ) -> Iterator[_Step]:
-    # The copies: an environment may write every observation into the same array.
+    # The copies: environments may write into what they gave and were given, and policies too.
     first, _ = start_of(env, env.reset(seed=seed))
     observation, over = copy.deepcopy(first), False
     show()
     while not over:
-        action = _to_space(policy(observation), env.action_space)
-        successor, reward, terminated, truncated, _ = step_of(env, env.step(action))
+        action = _to_space(policy(copy.deepcopy(observation)), env.action_space)
+        outcome = env.step(copy.deepcopy(action))
+        successor, reward, terminated, truncated, _ = step_of(env, outcome)
         show()
         successor = copy.deepcopy(successor)
         yield _Step(observation, action, reward, successor, terminated, truncated)
@@ -250,7 +260,7 @@ def _play(
 def _to_space(action: PyTree, space: gymnasium.Space) -> PyTree:
     """An action as the environment takes it, in the memory of the host."""
     if space.shape is None or space.dtype is None:  # a dict or a tuple of spaces
-        return jax.device_get(action)
+        return copy.deepcopy(jax.device_get(action))
     array = np.asarray(action)
     if array.shape != space.shape or not np.can_cast(array.dtype, space.dtype, "same_kind"):
         raise ValueError(

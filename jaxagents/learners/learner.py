@@ -3,7 +3,7 @@
 import functools
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import jax
@@ -17,8 +17,9 @@ from jaxtyping import Array, Int, Key, PyTree
 from jaxagents import ops
 from jaxagents.core import numbers
 from jaxagents.core.arrays import as_key, without_weak_types
-from jaxagents.core.compilation import Jitted, jit_by_structure
+from jaxagents.core.compilation import Jitted, forget_users_own, is_tracing, jit_by_structure
 from jaxagents.core.describe import name_of
+from jaxagents.core.fingerprint import users_own
 from jaxagents.core.hook_names import check_hook_forms, check_hook_names, check_pair
 from jaxagents.core.hyperparameters import (
     Hyperparameters,
@@ -34,8 +35,9 @@ from jaxagents.learners.batches import check_batch, check_example
 from jaxagents.learners.config import Example, LearnerConfig
 from jaxagents.learners.optimizer import optimized, with_learning_rate
 from jaxagents.learners.train_state import Info, TrainState
-from jaxagents.networks import Torso, WithMemory
+from jaxagents.networks import Torso, WithMemory, preprocessed
 from jaxagents.networks.initialisation import initialise
+from jaxagents.networks.preprocessing import Part
 from jaxagents.networks.wrappers import OBSERVED
 
 _RATE = "_learning_rate"
@@ -162,7 +164,10 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             needs_vectors=config.has_default_networks,
         )
         hyperparams = cls._with_defaults(cast(HyperparametersT, hyperparams), example)
-        create = _creation(cls, config)
+        is_of_library = not users_own((cls, config))
+        create = (_creation if is_of_library else _creation.__wrapped__)(cls, config)
+        if not (is_of_library or is_tracing(())):
+            forget_users_own()
         return create(hyperparams, as_key(seed), example)
 
     @classmethod
@@ -364,6 +369,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
         cell: nn.RNNCellBase,
         example: Example,
         n_categories: int | None = None,
+        parts: Sequence[Part] = (),
     ) -> dict[str, WithMemory]:
         """The default networks with a memory behind their first layer, where there is none yet.
 
@@ -372,12 +378,15 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
             cell: The memory.
             example: Example of the data that the learner is made for.
             n_categories: Number of values of an observation that is one integer.
+            parts: How the arrays of an observation are read; see
+                [`Preprocessed`][jaxagents.networks.Preprocessed].
 
         Returns:
             The networks, by the fields of the configuration that are `None`.
         """
         behind = config.replace(features=config.features[1:])
         torso = Torso(config.features[:1], nn.relu, n_categories, cls._layer_norm)
+        torso = preprocessed(torso, parts)
         return {
             field: WithMemory(network, cell, torso)
             for field, network in cls.default_networks(behind, example).items()

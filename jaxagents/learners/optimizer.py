@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import in_single_precision
-from jaxagents.core.compilation import fingerprint
+from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparameter
 from jaxagents.learners.train_state import TrainState, with_extra_args
 

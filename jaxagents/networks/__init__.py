@@ -21,6 +21,10 @@ from jaxagents.networks.learner_networks import DuelingCritic as DuelingCritic
 from jaxagents.networks.learner_networks import MLPHead as MLPHead
 from jaxagents.networks.learner_networks import Policy as Policy
 from jaxagents.networks.learner_networks import ValueCritic as ValueCritic
+from jaxagents.networks.preprocessing import Pixels as Pixels
+from jaxagents.networks.preprocessing import Preprocessed as Preprocessed
+from jaxagents.networks.preprocessing import preprocess as preprocess
+from jaxagents.networks.preprocessing import preprocessed as preprocessed
 from jaxagents.networks.recurrent import NetworkWrapper as NetworkWrapper
 from jaxagents.networks.recurrent import Recurrent as Recurrent
 from jaxagents.networks.recurrent import WithMemory as WithMemory

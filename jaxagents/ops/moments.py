@@ -54,16 +54,18 @@ def standardise(
         weights: 1 for each sample that counts and 0 for the others, shaped as `x`; `None` counts all.
 
     Returns:
-        The standardised samples, shaped as `x`; zeros for those that do not count.
+        The standardised samples, shaped as `x`; zeros for those that do not count. One that alone counts
+            for its actor stays as it is, since zero would say that nothing is to be learned from it.
     """
     if weights is None:
         x = x - x[:1]  # the mean of constant samples need not be exact, unless they are zeros
         mean, deviation = x.mean(axis=0, keepdims=True), x.std(axis=0, keepdims=True)
         return (x - mean) / (deviation + eps)
-    x = x - jnp.take_along_axis(x, weights.argmax(axis=0)[None], axis=0)
-    x = x - weighted_mean(x, weights)[None]
-    deviation = jnp.sqrt(weighted_mean(jnp.square(x), weights))[None]
-    return jnp.where(weights > 0.0, x / (deviation + eps), 0.0)
+    shifted = x - jnp.take_along_axis(x, weights.argmax(axis=0)[None], axis=0)
+    shifted = shifted - weighted_mean(shifted, weights)[None]
+    deviation = jnp.sqrt(weighted_mean(jnp.square(shifted), weights))[None]
+    is_alone = (weights > 0.0).sum(axis=0) == 1
+    return jnp.where(weights > 0.0, jnp.where(is_alone, x, shifted / (deviation + eps)), 0.0)
 
 
 class Moments(NamedTuple):

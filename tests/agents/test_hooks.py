@@ -8,10 +8,12 @@ import pytest
 from flax import linen as nn
 from probes import MatchSign
 
-from jaxagents import IPPO, PPO, PQN, TD3, DQNLearner, PQNLearner
+from jaxagents import DQN, IPPO, MAPPO, PPO, PQN, RND, TD3, DQNLearner, PQNLearner
+from jaxagents.core.hook_names import FORMER_HOOKS
 from jaxagents.ppo import HyperParameters
 
 KEY = jax.random.key(0)
+OF_Q_LEARNING = ("act_randomly", "_select_action", "_q_state_action", "_update_target_network")
 SIZES = {"n_steps": 1, "rollout_length": 6, "batch_size": 4, "minibatch_size": 2}
 
 
@@ -30,6 +32,27 @@ def update_of(agent, *args, **fields):
     agent = make(agent, *args, **fields)
     start, advance = agent.program.start, agent.program.advance
     return jax.eval_shape(lambda: advance(start(KEY, agent._hyperparams_type()), 1))
+
+
+@pytest.mark.parametrize("hook", FORMER_HOOKS)
+def test_hooks_of_0_2_5_that_are_gone_are_refused(hook):
+    agent = own(DQN if hook in OF_Q_LEARNING else PPO, **{hook: lambda self, *args: args})
+    with pytest.raises(
+        TypeError, match=rf"Own\.{hook} would never be called: it was a hook of 0\.2"
+    ):
+        make(agent)
+
+
+@pytest.mark.parametrize("agent", [PPO, IPPO, MAPPO, RND])
+def test_minibatches_of_one_sample_are_refused_where_advantages_are_standardised(agent):
+    sizes = {"batch_size": 4, "rollout_length": 3, "minibatches_per_epoch": 12}
+    env = MatchSign() if agent in (PPO, RND) else MatchSign(2)
+    with pytest.raises(
+        ValueError, match=r"batch_size \(4\) \* rollout_length \(3\) in 12 minibatches"
+    ):
+        agent(env, None, agent._config_type(**sizes))
+    unscaled = own(agent, _actor_minibatch=lambda self, *samples: samples)
+    unscaled(env, None, agent._config_type(**sizes))
 
 
 class OtherLoss(PPO):

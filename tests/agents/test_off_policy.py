@@ -194,6 +194,8 @@ def test_box_actions_of_any_shape_are_in_the_units_of_each_and_flat_for_the_lear
     assert -2.0 <= stored[:12].min() < -1.2
     assert 0.2 < stored[:12].max() <= 1.0
     rows = runner.buffer.to_dataset()
+    assert (rows.action_space.low == -2.0).all()
+    assert (rows.action_space.high == 1.0).all()
     actions, observations = np.asarray(rows["actions"]), np.asarray(rows["observations"])
     distance = np.square(actions - 0.5 * observations[:, :1, None]).sum((1, 2))
     np.testing.assert_allclose(rows["rewards"], -distance, atol=1e-5)

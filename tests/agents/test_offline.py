@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import trees
 from compilations import compilations
-from probes import Allowed, Box, MatchSign, Target
+from probes import Allowed, Box, MatchSign, Probe, Target
 
 from jaxagents import BC, CQL, IQL, bc, cql, iql, ops
 from jaxagents.bc import DiscreteBCLearner
@@ -190,8 +190,51 @@ def test_box_actions_become_those_of_the_learner(env, actions, expected):
 
 def test_behavioural_cloning_needs_no_rewards_and_actions_may_have_any_shape():
     rest = {"rewards": None, "next_observations": None, "masks": None}
-    dataset = discrete_data(**rest, actions=np.zeros((32, 2, 2), np.float32))
+    dataset = discrete_data(**rest, actions=np.full((32, 2, 2), -2.0, np.float32))
     trained_as_shapes(small(BC, Matrix(), dataset))
+
+
+def test_actions_in_whichever_box_become_those_of_the_learner():
+    torques = box_data()
+    agents = [small(BC, Target(), torques)]
+    unit = np.asarray(rows_of(agents[0])["actions"])
+    for space, actions in (
+        (Target().action_space(None), torques["actions"]),
+        ((-1, 1), unit),
+        (([-4, 0], [4, 20]), unit * [4, 10] + [0, 10]),
+    ):
+        arrays = {**torques, "actions": np.float32(actions)}
+        agents.append(small(BC, Target(), Dataset(arrays, action_space=space)))
+        np.testing.assert_allclose(rows_of(agents[-1])["actions"], unit, atol=1e-6)
+    trees.assert_equal(rows_of(agents[1]), rows_of(agents[0]))
+    np.testing.assert_array_equal(rows_of(agents[2])["actions"], unit)
+
+
+class Narrow(Probe):
+    """Returns the sum of ten actions between -0.4 and 0.4, as Humanoid's are."""
+
+    n_steps = 10
+
+    def action_space(self, params):
+        return Box(-0.4, 0.4, (1,))
+
+    def reward(self, state, action):
+        return action.sum()
+
+
+def test_a_constant_expert_in_a_narrow_box_is_imitated():
+    rescaled = {**box_data(), "actions": np.ones((32, 1), np.float32)}
+    with pytest.raises(ValueError, match=r"\(-0.4, 0.4\): they seem to be rescaled to \(-1, 1\)"):
+        small(BC, Narrow(), Dataset(rescaled))
+    own = {**rescaled, "actions": np.full((32, 1), 0.4, np.float32)}
+    with pytest.warns(
+        UserWarning, match=r"lie in \[0.4, 0.4\], and Narrow's action_space is \(-0.4"
+    ):
+        taken_for_own = small(BC, Narrow(), Dataset(own))
+    agent = small(BC, Narrow(), Dataset(rescaled, action_space=(-1, 1)), n_steps=200)
+    trees.assert_equal(rows_of(agent), rows_of(taken_for_own))
+    agent.train(KEY, hyperparams(BC, actor_learning_rate=0.05), progress=False)
+    np.testing.assert_allclose(agent.eval(KEY, n_evals=2)["returns"], 4.0, atol=0.1)
 
 
 def test_numbers_of_double_precision_become_those_of_single_precision():
@@ -244,10 +287,12 @@ def test_the_dataset_is_neither_in_runners_nor_in_checkpoints_nor_in_programs(tm
     assert n_bytes(runner) < 0.1 * size
     assert in_folder < 0.2 * size
     other = small(BC, MatchSign(), discrete_data(100_000, seed=1), eval_during_training=False)
-    with compilations() as made:
-        of_other, _ = other.train(KEY, hyperparams(BC), progress=False)
-    assert not made
+    of_other, _ = other.train(KEY, hyperparams(BC), progress=False)
     assert not trees.equal(runner.learner.actor.params, of_other.learner.actor.params)
+    with compilations() as made:
+        again, _ = other.with_data(agent.data).train(KEY, hyperparams(BC), progress=False)
+    assert not made
+    trees.assert_equal(runner.learner.actor.params, again.learner.actor.params)
     with pytest.raises(TypeError, match="'dataset'"):
         BC(MatchSign(), None, bc.AgentConfig(**SMALL, checkpoint_dir=tmp_path))
 

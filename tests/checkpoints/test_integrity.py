@@ -157,8 +157,11 @@ def test_a_folder_with_the_name_of_another_step_is_damage_and_others_are_passed_
 def test_a_checkpoint_that_was_renamed_is_passed_over_with_a_warning(folder, name):
     (folder / "checkpoints" / "6").rename(folder / "checkpoints" / name)
     agent = make(folder)
-    with pytest.warns(UserWarning, match="is the checkpoint of update 6, and was renamed"):
+    with pytest.warns(
+        UserWarning, match="is the checkpoint of update 6, and was renamed"
+    ) as warned:
         agent.restore("last")
+    assert len(warned) == 1
     assert agent.previous_training_max_step == 4
     with pytest.warns(UserWarning, match="name it 6 again to have it back"):
         assert 6 not in verify(folder)
@@ -166,6 +169,16 @@ def test_a_checkpoint_that_was_renamed_is_passed_over_with_a_warning(folder, nam
         (folder / "checkpoints" / str(step)).rename(folder / "checkpoints" / f"step-{step}")
     with pytest.warns(UserWarning, match=r"update \d, and was renamed"):
         make(folder)
+
+
+def test_a_last_checkpoint_that_was_taken_away_is_missed(folder, tmp_path):
+    (folder / "checkpoints" / "6").rename(tmp_path / "6")
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"update_st')  # as if it had been killed
+    with pytest.warns(
+        UserWarning, match="tells of update 6, but the newest checkpoint is of update 4"
+    ):
+        make(folder).restore("last")
 
 
 def test_a_checkpoint_of_a_later_release_is_refused(folder, monkeypatch):
@@ -219,7 +232,10 @@ def test_checkpoints_that_a_training_removes_meanwhile_are_no_damage(
     assert verify(folder) == dict.fromkeys([0, 4, 6])
     at_first_look(6, lambda: shutil.rmtree(folder / "checkpoints" / "6"))
     agent = make(folder)
-    agent.restore("last")
+    with pytest.warns(
+        UserWarning, match="tells of update 6, but the newest checkpoint is of update 4"
+    ):
+        agent.restore("last")
     assert agent.previous_training_max_step == 4
     at_first_look(0, lambda: shutil.rmtree(folder / "checkpoints" / "0"))
     agent.restore("best")

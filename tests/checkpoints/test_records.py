@@ -1,8 +1,11 @@
 """Checkpoints: which are kept, restored, and refused, and how runs go on from them."""
 
+import functools
 import json
 import os
+import re
 import signal
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
@@ -11,18 +14,20 @@ import numpy as np
 import pytest
 import trees
 from filelock import FileLock
+from flax import linen as nn
 from probes import BestAction, MatchSign
 from saved_runs import CASE, CASES, KEY, contents, damage_arrays, make, trained
 
-from jaxagents import verify
+from jaxagents import PPO, verify
 from jaxagents.callbacks import Callback
 from jaxagents.checkpoints.disk import lock
 from jaxagents.checkpoints.leaves import check_leaves, leaves_of, pack
+from jaxagents.checkpoints.makeup import differences, makeup_of
 from jaxagents.checkpoints.records import AgentStore, saved_steps
 from jaxagents.checkpoints.writer import Writer
 from jaxagents.core.hyperparameters import CosineSchedule
 from jaxagents.networks import CategoricalActor, StateCritic
-from jaxagents.ppo import OptimizerParams
+from jaxagents.ppo import AgentConfig, OptimizerParams
 
 SMALL = CASES["BC"]
 """For tests that need programs of their own: its are the smallest."""
@@ -138,6 +143,68 @@ def test_refuses_another_network_environment_or_agent(folder):
     other = Other(MatchSign(), None, CASE.config(checkpoint_dir=folder, restore_agent=True))
     with pytest.raises(ValueError, match=r"is of the agent REINFORCE, but this is .*Other"):
         other.restore("last")
+
+
+def test_refuses_networks_that_compute_something_else_with_the_same_arrays(folder):
+    agent = make(folder, actor_network=CategoricalActor(2, features=(16,), activation=nn.relu))
+    different = (
+        r"update 6 in .* was made with other networks .*: actor_training: activation was tanh, "
+    )
+    different += r"is relu\."
+    with pytest.raises(ValueError, match=rf"{different} Make the agent .* strict=False"):
+        agent.restore("last")
+    with pytest.raises(ValueError, match=different):
+        agent.resume(KEY)
+    with pytest.warns(UserWarning, match=different):
+        agent.restore("last", strict=False)
+    assert agent.previous_training_max_step == 6
+    with pytest.raises(TypeError, match="strict"):
+        agent.restore("last", strict="no")
+
+
+class Scaled(nn.Module):
+    """A network with numbers, a function and an initialiser."""
+
+    table: tuple[float, ...]
+    function: Callable = functools.partial(nn.leaky_relu, negative_slope=0.1)
+    kernel_init: Callable = nn.initializers.zeros
+
+    @nn.compact
+    def __call__(self, obs):
+        return nn.Dense(2, kernel_init=self.kernel_init)(self.function(obs * self.table[0]))
+
+
+LEAKY = functools.partial(nn.leaky_relu, negative_slope=0.2)
+MAKEUPS = [
+    ({"gravity": 9.8}, {"gravity": 1.6}, "environment parameters: gravity was 9.8, is 1.6"),
+    ({"squash_actions": False}, {"squash_actions": True}, "squash_actions was False, is True"),
+    ({}, {"memory": "gru"}, "actor_training: class was CategoricalActor, is WithMemory"),
+    (Scaled((1.0, 1.0)), Scaled((2.0, 2.0)), "table was [1.0, 1.0], is [2.0, 2.0]"),
+    (
+        {"table": np.ones(3)},
+        {"table": np.zeros(3)},
+        "table was [1.0, 1.0, 1.0], is [0.0, 0.0, 0.0]",
+    ),
+    ({"table": np.ones(99)}, {"table": np.zeros(99)}, "parameters: table was ['(99,)', "),
+    (Scaled((1.0, 1.0)), Scaled((1.0, 1.0), LEAKY), "function: negative_slope was 0.1, is 0.2"),
+    (Scaled((1.0, 1.0)), Scaled((1.0, 1.0), kernel_init=nn.initializers.ones), None),
+    (Scaled((1.0, 1.0)), Scaled((1.0, 1.0)), None),
+]
+
+
+@pytest.mark.parametrize(("saved", "own", "told"), MAKEUPS)
+def test_differences_of_networks_and_environments_are_told(saved, own, told):
+    def makeup(given):
+        fields = {"actor_network": given} if isinstance(given, nn.Module) else dict(given)
+        params = {name: fields.pop(name) for name in ("gravity", "table") if name in fields}
+        config = AgentConfig(batch_size=4, rollout_length=8, **fields)
+        agent = PPO(MatchSign(), params, config)
+        text = json.dumps(makeup_of(agent, jax.eval_shape(agent.start, KEY)))
+        assert not re.search("0x[0-9a-f]{6}", text)  # an address
+        return json.loads(text)
+
+    found = "; ".join(differences(makeup(saved), makeup(own)))
+    assert told in found if told else not found
 
 
 class WithMomentum(OptimizerParams):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from jaxagents.core.compilation import fingerprint
+from jaxagents.core.fingerprint import fingerprint
 from jaxagents.networks import CategoricalActor
 
 

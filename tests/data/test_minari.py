@@ -10,6 +10,12 @@ import trees
 from gymnasium import spaces
 
 from jaxagents.data import Dataset, ReplayBuffer, from_minari, to_minari
+from jaxagents.host import (
+    concatenate_trajectories,
+    evaluate_with_trajectories,
+    example_transition,
+    rescale_actions,
+)
 
 minari = pytest.importorskip("minari")
 
@@ -79,7 +85,8 @@ def transitions(kind):
             "next_observations": joined(slice(1, None)),
             "masks": 1.0 - (np.repeat(TERMINATED, LENGTHS) & ENDS).astype(np.float32),
             "ends": ENDS,
-        }
+        },
+        action_space=action_space,
     )
 
 
@@ -180,6 +187,7 @@ def test_actions_are_rescaled_from_the_bounds_of_their_space():
     dataset = Dataset({**transitions("vector"), "actions": np.linspace(-2, 6, 16).reshape(8, 2)})
     space = spaces.Box(np.float32([-2.0, -4.0]), np.float32([6.0, 8.0]))
     source = written("vector", dataset=dataset, action_space=space)
+    assert from_minari(source).action_space == Dataset(dataset, action_space=space).action_space
     rescaled = from_minari(source, rescale_actions=True)["actions"]
     assert rescaled.dtype == np.float32
     np.testing.assert_allclose(rescaled[:, 0], (dataset["actions"][:, 0] - 2.0) / 4.0, atol=1e-6)
@@ -192,6 +200,48 @@ def test_actions_are_rescaled_from_the_bounds_of_their_space():
     for name in ("unbounded-v0", "discrete-v0", "tuple-v0"):
         with pytest.raises(ValueError, match="Only actions of a bounded box can be rescaled"):
             from_minari(name, rescale_actions=True)
+
+
+def in_torques(dataset, **options):
+    """The actions of a dataset of Pendulum as Minari keeps them."""
+    source = to_minari(dataset, "pendulum/data-v0", env="Pendulum-v1", **ABOUT, **options)
+    return np.concatenate([episode.actions for episode in source]), source
+
+
+def test_rescaled_actions_are_written_in_the_units_of_the_environment():
+    env = rescale_actions(gymnasium.make("Pendulum-v1"))
+    env.action_space.seed(0)
+    buffer = ReplayBuffer.create(example_transition(env), 400)
+    _, trajectories = evaluate_with_trajectories(lambda _: env.action_space.sample(), env, 2)
+    for trajectory in trajectories:
+        buffer.add_transitions(trajectory)
+    played = concatenate_trajectories(trajectories)
+    torques, source = in_torques(buffer.to_dataset())
+    np.testing.assert_array_equal(torques, 2.0 * played["actions"])
+    loaded = from_minari(source)
+    np.testing.assert_array_equal(loaded["actions"], torques)
+    for again in (from_minari(source, rescale_actions=True), loaded.rescale_actions()):
+        np.testing.assert_array_equal(again["actions"], played["actions"])
+    wrapped = to_minari(played, "pendulum/wrapped-v0", env=env, **ABOUT)
+    rescaled = from_minari(wrapped, rescale_actions=True)["actions"]
+    np.testing.assert_array_equal(rescaled, played["actions"])
+    assert wrapped.recover_environment().action_space == env.action_space
+
+
+def test_actions_of_unknown_units_are_doubted():
+    env = gymnasium.make("Pendulum-v1")
+    _, trajectories = evaluate_with_trajectories(lambda _: np.float32([0.5]), env, 1)
+    known = concatenate_trajectories(trajectories)
+    with pytest.warns(
+        UserWarning, match=r"in \[0.5, 0.5\], and the environment's action_space is \(-2"
+    ):
+        torques, source = in_torques(Dataset({**known}))
+    np.testing.assert_array_equal(torques, np.full((200, 1), np.float32(0.5)))
+    minari.delete_dataset(source.id)
+    large = Dataset({**known, "actions": 3.0 * known["actions"]})  # beyond [-1, 1]: no doubt
+    np.testing.assert_array_equal(in_torques(large)[0], np.full((200, 1), np.float32(1.5)))
+    with pytest.raises(ValueError, match=r"\(-0.4, 0.4\): they seem to be rescaled to \(-1, 1\)"):
+        in_torques(Dataset({**known}), action_space=spaces.Box(-0.4, 0.4, (1,)))
 
 
 def test_chosen_episodes_are_read():

@@ -375,6 +375,7 @@ def test_statistics_are_of_all_transitions_which_are_stored_in_units_of_the_envi
     stored = runner.buffer.to_dataset()
     assert len(stored) == 8 + 2 * 6
     np.testing.assert_array_equal(stored["rewards"], stored["actions"][:, 0])
+    assert stored.action_space.high == 2.0
     assert (np.abs(metrics["returns"]) <= 2 * metrics["lengths"]).all()
     assert runner.returns.count == len(stored)
     counts = {

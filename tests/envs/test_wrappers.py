@@ -12,6 +12,7 @@ from suite_checks import played, trace_updates
 from jaxagents import A2C, Environment
 from jaxagents.core.observed import action_mask, network_input
 from jaxagents.envs import Episodes, FrameStack, Step, WithPrevious, as_environment
+from jaxagents.envs.spaces import MultiDiscrete
 
 KEY = jax.random.key(0)
 
@@ -108,7 +109,8 @@ def test_kinds_among_others_stay_numbers():
     shown, _ = shown_in(wrapped, [0])
     np.testing.assert_array_equal(shown["observation"]["floor"][1], [0, 1])
     space = wrapped.observation_space.spaces["observation"].spaces["floor"]
-    assert space.shape == (2,)
+    assert isinstance(space, MultiDiscrete)
+    assert space.nvec == (9, 9)
     assert np.issubdtype(space.dtype, np.integer)
 
 

@@ -1,6 +1,7 @@
 """Playing episodes on the host."""
 
 import functools
+import pickle
 
 import gymnasium
 import jax
@@ -10,6 +11,7 @@ import pytest
 import trees
 from gymnasium import spaces
 
+from jaxagents.data import Dataset
 from jaxagents.host import (
     concatenate_trajectories,
     evaluate,
@@ -145,7 +147,7 @@ def test_trajectories_hold_every_step_and_make_a_dataset():
             "masks": np.float32(time + 1 != start),
             "ends": time == len(time) - 1,
         }
-        trees.assert_equal(trajectory, expected)
+        trees.assert_equal({**trajectory}, expected)
         numbers = "actions", "rewards", "masks", "ends"
         assert [trajectory[x].dtype for x in numbers] == [expected[x].dtype for x in numbers]
     dataset = concatenate_trajectories(trajectories, seed=3)
@@ -158,6 +160,55 @@ def test_trajectories_hold_every_step_and_make_a_dataset():
     np.testing.assert_array_equal(dataset.sample(5)["rewards"], again.sample(5)["rewards"])
     with pytest.raises(ValueError, match="There are no trajectories"):
         concatenate_trajectories([])
+
+
+def test_an_environment_that_overwrites_its_action_changes_no_record():
+    class Overwriting(Countdown):
+        def step(self, action):
+            outcome = super().step(jax.tree.map(np.copy, action))
+            jax.tree.map(lambda x: x.fill(9), action)
+            return outcome
+
+    given = np.full(2, 0.5, np.float32)  # the policy's own array, which stays as it is too
+    two = spaces.Tuple([BOX, BOX])
+    for space, output in ((BOX, given), (two, (given, given)), (two, (jnp.full(2, 0.5), given))):
+        _, (trajectory,) = evaluate_with_trajectories(lambda _, x=output: x, Overwriting(space), 1)
+        for actions in jax.tree.leaves(trajectory["actions"]):
+            np.testing.assert_array_equal(actions, np.full_like(actions, 0.5))
+        np.testing.assert_array_equal(given, [0.5, 0.5])
+
+
+def test_a_policy_that_overwrites_its_observation_changes_no_record():
+    def policy(observation):
+        observation["left"] /= 255
+        return half(observation)
+
+    for trajectory, other in zip(
+        *(evaluate_with_trajectories(policy, Countdown(), 2)[1] for policy in (policy, half)),
+        strict=True,
+    ):
+        trees.assert_equal(trajectory, other)
+
+
+def test_trajectories_know_the_box_of_their_actions():
+    wide = spaces.Box(-2.0, 2.0, (2,), np.float32)
+    (own,), (other,), (none,) = (
+        evaluate_with_trajectories(half, Countdown(space), 1)[1]
+        for space in (wide, BOX, spaces.Box(-np.inf, np.inf, (2,), np.float32))
+    )
+    known = Dataset({"actions": own["actions"]}, action_space=wide).action_space
+    mapped = jax.tree.map(lambda x: x[:1], own)
+    for made in (
+        own,
+        mapped,
+        pickle.loads(pickle.dumps(own)),
+        concatenate_trajectories([own, own]),
+    ):
+        assert made.action_space == known
+    assert none.action_space is None
+    for others in ([own, other], [own, {**own}]):
+        with pytest.raises(ValueError, match=r"in different units: \(-[12], .* and "):
+            concatenate_trajectories(others)
 
 
 def test_actions_of_tuples_pass_through_and_become_dicts_of_a_dataset():

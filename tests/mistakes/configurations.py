@@ -48,6 +48,9 @@ MISTAKES = {
     "A number of minibatches that does not divide the samples of an update": lambda: AgentConfig(
         batch_size=8, rollout_length=3, minibatches_per_epoch=7
     ),
+    "As many minibatches as samples, whose advantages would all be standardised to 0": lambda: PPO(
+        MatchSign(), None, AgentConfig(batch_size=4, rollout_length=16, minibatches_per_epoch=64)
+    ),
     "Groups that do not divide the samples of a minibatch": lambda: AgentConfig(
         batch_size=8, minibatch_size=1, rollout_length=3, n_groups=2
     ),

@@ -1,7 +1,7 @@
 """Mistakes with datasets, replay buffers and batches."""
 
 import numpy as np
-from probes import MatchSign, Target
+from probes import Box, MatchSign, Target
 
 from jaxagents import BC, CQL, bc, cql
 from jaxagents.data import Dataset, DeviceBuffer, ReplayBuffer
@@ -44,6 +44,17 @@ def actions_in_other_units():
     actions[0] = -100
     config = bc.AgentConfig(n_steps=2, minibatch_size=8, features=(4,))
     BC(Target(), None, config, dataset=Dataset(arrays(actions=actions)))
+
+
+def make_narrow_bc(values, **known):
+    actions = np.full((32, 2), values, np.float32)
+    config = bc.AgentConfig(n_steps=2, minibatch_size=8, features=(4,))
+    BC(Narrow(), None, config, dataset=Dataset(arrays(actions=actions), **known))
+
+
+class Narrow(Target):
+    def action_space(self, params):
+        return Box(-0.4, 0.4, (2,))
 
 
 def file_that_exists(folder):
@@ -103,6 +114,21 @@ MISTAKES = {
         Dataset(arrays(actions=with_one(2).astype(int)))
     ),
     "Actions of a dataset outside of the box": actions_in_other_units,
+    "Actions of a dataset that seem to be rescaled to [-1, 1], which it does not say": lambda: (
+        make_narrow_bc(1.0)
+    ),
+    "Actions of a dataset outside of the box that it says they are in": lambda: make_narrow_bc(
+        1.5, action_space=(-1, 1)
+    ),
+    "A method in the place of a space": lambda: Dataset(
+        arrays(), action_space=Target().action_space
+    ),
+    "Another space than a dataset knows": lambda: Dataset(
+        Dataset(arrays(actions=np.zeros((32, 2))), action_space=(-1, 1)), action_space=(-2, 2)
+    ),
+    "Actions of an unknown box that are to be rescaled": lambda: Dataset(
+        arrays(actions=np.zeros((32, 2)))
+    ).rescale_actions(),
     "A file of an unknown format": lambda folder: Dataset(arrays()).save(folder / "data.csv"),
     "A file that exists already": file_that_exists,
     "A float for the capacity of a buffer: `1e6`": lambda: DeviceBuffer.create(TRANSITION, 1e6),

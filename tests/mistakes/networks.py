@@ -84,6 +84,8 @@ MISTAKES = {
         actor_network=lambda config: 3
     ),
     "The name of a network": lambda: make_ppo(actor_network="mlp"),
+    "Channels moved for networks of one's own": lambda: make_ppo(channels_first=True),
+    "Channels moved where there are no images": lambda: make_dqn(channels_first=True),
     "A critic with several outputs": lambda: make_ppo(critic_network=Vector()),
     "A subclass of a base without networks": lambda: make_ppo(
         agent=mine(PPOBase, _distribution_of=lambda self, output: output), critic_network=None

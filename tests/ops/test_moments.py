@@ -183,6 +183,11 @@ def test_samples_without_weight_do_not_count():
     x, weights = np.float32([7.0, 0.1, 0.1, -5.0, 0.1]), np.float32([0.0, 1.0, 1.0, 0.0, 1.0])
     for each in (weights, np.zeros(5, "f")):
         np.testing.assert_array_equal(standardise(x, weights=each), 0.0)
+    x, weights = np.float32([[7.0, 1.0], [2.0, 3.0], [4.0, 5.0]]), np.ones((3, 2), np.float32)
+    weights[1:, 0] = 0.0
+    alone, others = np.asarray(standardise(x, weights=weights)).T
+    np.testing.assert_array_equal(alone, [7.0, 0.0, 0.0])
+    np.testing.assert_allclose(others, np.sqrt(1.5) * np.float32([-1.0, 0.0, 1.0]), rtol=1e-6)
 
 
 def test_a_mean_of_nothing_is_zero():

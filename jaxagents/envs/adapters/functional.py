@@ -47,7 +47,9 @@ class Functional(Environment):
         """
         _check_methods(env)
         self.env = env
-        self.params = getattr(env, "default_params", None) if params is None else params
+        given = getattr(env, "default_params", None) if params is None else params
+        # What is changed in place later would be seen by some programs and not by others.
+        self.params = jax.tree.map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, given)
         self.n_actors = _number(env, "n_actors")
         limit = _number(self.params, _LIMIT)
         self.max_steps = None if limit is None else positive(_LIMIT, limit)

@@ -89,8 +89,8 @@ def example_observation(space: spaces.Space) -> PyTree:
 def example_seen(space: spaces.Space) -> PyTree:
     """An observation of zeros, as agents see it.
 
-    That of a discrete space is a whole number. Where observations are dicts, an entry `"action_mask"`
-    says which actions are allowed, whatever its type.
+    Categories are whole numbers, which networks see as one-hot vectors. Where observations are dicts, an
+    entry `"action_mask"` says which actions are allowed, whatever its type.
 
     Args:
         space: The space of observations.
@@ -101,10 +101,13 @@ def example_seen(space: spaces.Space) -> PyTree:
     Raises:
         ValueError: Observations are neither arrays nor dicts of them.
     """
-    if isinstance(space, spaces.Discrete) and space.start == 0:
-        return np.zeros((), np.int32)
-    example = example_observation(space)
-    if isinstance(space, spaces.Dict) and ACTION_MASK in example:
+    own = own_space(space)
+    if isinstance(own, Discrete | MultiDiscrete):
+        return np.zeros(own.shape, np.int32)
+    if not isinstance(space, spaces.Dict):
+        return example_observation(space)
+    example = {name: example_seen(part) for name, part in space.spaces.items()}
+    if ACTION_MASK in example:
         example[ACTION_MASK] = jax.tree.map(lambda x: x.astype(bool), example[ACTION_MASK])
     return example
 
@@ -116,16 +119,17 @@ def own_space(space: spaces.Space) -> Space:
         space: The space.
 
     Returns:
-        The space; a box of arrays that are neither integers from 0 nor bounded.
+        The space. Integers that start later have values from 0 as well, which never occur; if they start
+            earlier, or are of another kind of space, it is a box without bounds.
     """
     if isinstance(space, spaces.Dict):
         return Composite({name: own_space(part) for name, part in space.spaces.items()})
     if isinstance(space, spaces.Tuple):
         return Composite(tuple(map(own_space, space.spaces)))
-    if isinstance(space, spaces.Discrete) and space.start == 0:
-        return Discrete(int(space.n), space.dtype)
-    if isinstance(space, spaces.MultiDiscrete) and not space.start.any():
-        return MultiDiscrete(tuple(space.nvec.ravel().tolist()), space.dtype)
+    if isinstance(space, spaces.Discrete) and space.start >= 0:
+        return Discrete(int(space.start + space.n), space.dtype)
+    if isinstance(space, spaces.MultiDiscrete) and (space.start >= 0).all():
+        return MultiDiscrete(space.start + space.nvec, space.dtype)
     if isinstance(space, spaces.Box):
         return Box(space.low, space.high, space.shape, space.dtype)
     return Box(-np.inf, np.inf, space.shape or (), space.dtype or np.float32)

@@ -269,7 +269,7 @@ class ParallelCopies(Copies):
 
     def picture(self) -> UInt8[np.ndarray, "height width 3"]:
         """A picture of the first environment."""
-        return np.asarray(self._envs[0].render())
+        return np.array(self._envs[0].render())  # environments may draw into one array
 
     def close(self) -> None:
         """Closes the environments, unless a user made them."""

@@ -94,7 +94,7 @@ class Vector(Copies):
         """A picture of the first environment."""
         pictures = self.env.render()
         assert pictures is not None
-        return np.asarray(pictures[0])
+        return np.array(pictures[0])  # environments may draw into one array
 
     def close(self) -> None:
         """Closes the vector, and so ends its processes, unless a user made it."""
@@ -123,13 +123,26 @@ class Vector(Copies):
                 )
             self._mode = AutoresetMode.NEXT_STEP
             return obs
-        last = jax.tree.map(np.copy, obs)
+        last, pool = jax.tree.map(np.copy, obs), self.env.unwrapped
         for i in np.flatnonzero(over):
             final = jax.tree.map(lambda rows, i=i: rows[i], given)
+            if isinstance(pool, SyncVectorEnv):
+                _check_kept(pool.envs[i], final, pool._env_obs[i])
             jax.tree.map(lambda rows, x, i=i: rows.__setitem__(i, x), last, final)
         if self._mode is None or not all(jax.tree.leaves(jax.tree.map(np.array_equal, last, obs))):
             self._mode = AutoresetMode.SAME_STEP
         return last
+
+
+def _check_kept(env: object, last: PyTree, first: PyTree) -> None:
+    """Raises if an environment has written its first observation over the last one."""
+    arrays = zip(jax.tree.leaves(last), jax.tree.leaves(first), strict=False)
+    if any(np.shares_memory(*pair) for pair in arrays):
+        raise ValueError(
+            f"{_name_of(env)} returns each observation in the same array, so that the last one of an "
+            "episode is lost in a vector with AutoresetMode.SAME_STEP: return copies, or make the "
+            "vector with AutoresetMode.DISABLED."
+        )
 
 
 def spaces_of_one(env: gymnasium.Env | VectorEnv) -> tuple[spaces.Space, spaces.Space]:

@@ -25,7 +25,8 @@ class Encoder(nn.Module):
     """Base of networks that turn images into vectors of features.
 
     A subclass gives `encode`, which maps scaled images with one batch axis to features. Integer images
-    are taken to be in 0..255, others in 0..1.
+    are taken to be in 0..255, others in 0..1. Where their space declares another range, agents with this
+    `encoder` divide them by its upper bound first.
 
     Attributes:
         scaling: Range of the scaled pixels: `"unit"` to 0..1, `"signed"` to -1..1, `"imagenet"` to zero

@@ -1,0 +1,96 @@
+"""The make-up of a run, as JSON: its networks, and the parameters of its environment."""
+
+import dataclasses
+import functools
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from jaxagents.core.arrays import is_key
+from jaxagents.core.describe import to_json
+from jaxagents.learners.train_state import TrainState
+
+_CLASS = "class"
+_LARGEST = 64
+"""The most numbers of an array that are kept; larger ones have a digest."""
+_OF_BOUND_MODULES = ("parent", "name")
+_INITIAL = "_init"
+"""The end of the names of initialisers, which trained networks do not depend on."""
+_OF_POLICIES = ("squash_actions",)
+"""Fields of configurations that change what a policy does with the outputs of its network."""
+
+
+def makeup_of(agent: Any, runner: PyTree) -> dict[str, Any]:
+    """The make-up of an agent's run.
+
+    Args:
+        agent: The agent.
+        runner: Its runner, or the shapes of one.
+
+    Returns:
+        By name, the networks with their classes and fields, the parameters of the environment, and how
+            actions are made of outputs.
+    """
+
+    def is_network(x: PyTree) -> bool:
+        return isinstance(x, TrainState)
+
+    states, _ = jax.tree_util.tree_flatten_with_path(runner, is_leaf=is_network)
+    networks = {
+        jax.tree_util.keystr(path, simple=True, separator="/"): _described(state.model_def)
+        for path, state in states
+        if is_network(state)
+    }
+    fields = {name: vars(agent.config).get(name) for name in _OF_POLICIES}
+    params = {"environment parameters": _described(agent.env_params)}
+    return {**networks, **params, **{name: x for name, x in fields.items() if x is not None}}
+
+
+def differences(saved: Any, own: Any, name: str = "") -> Iterator[str]:
+    """The differences between two make-ups, in words; parts that only one of them has are passed over.
+
+    Args:
+        saved: The one, as it was saved.
+        own: The other.
+        name: Where in the make-up they are.
+
+    Yields:
+        Such as `"actor_training: activation was tanh, is relu"`.
+    """
+    if isinstance(saved, Mapping) and isinstance(own, Mapping):
+        names = [_CLASS] if saved.get(_CLASS) != own.get(_CLASS) else saved.keys() & own.keys()
+        for part in sorted(names):
+            where = f"{name}: {part}" if name else part
+            yield from differences(saved.get(part), own.get(part), where)
+    elif saved != own:
+        yield f"{name} was {saved}, is {own}"
+
+
+def _described(x: Any) -> Any:
+    """The nearest JSON value, without anything that differs between processes."""
+    if isinstance(x, functools.partial):
+        arguments = {str(i): argument for i, argument in enumerate(x.args)} | x.keywords
+        return {_CLASS: _described(x.func), **_described(arguments)}
+    if isinstance(x, Mapping):
+        return {str(key): _described(value) for key, value in x.items()}
+    if isinstance(x, tuple) and hasattr(x, "_asdict"):
+        return _described(x._asdict())
+    if isinstance(x, list | tuple):
+        return [_described(item) for item in x]
+    if isinstance(x, jax.Array | np.ndarray) and not (isinstance(x, jax.Array) and is_key(x)):
+        array = np.asarray(x)
+        digest = zlib.crc32(np.ascontiguousarray(array).tobytes())
+        return to_json(array) if array.size <= _LARGEST else [str(array.shape), digest]
+    if hasattr(x, "__qualname__"):
+        return x.__qualname__
+    if dataclasses.is_dataclass(x):
+        fields = [field.name for field in dataclasses.fields(x)]
+        names = [x for x in fields if x not in _OF_BOUND_MODULES and not x.endswith(_INITIAL)]
+        parts = {name: getattr(x, name) for name in names}
+        return {_CLASS: type(x).__qualname__, **_described(parts)}
+    plain = x is None or isinstance(x, bool | int | float | str | np.generic | jax.Array)
+    return to_json(x) if plain else type(x).__qualname__

@@ -1,0 +1,135 @@
+"""The meaning of observations for networks, by their space: categories, pixels, and axes of images."""
+
+import warnings
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from jaxagents.envs.spaces import Space, is_box, is_discrete, is_multi_discrete, parts
+from jaxagents.networks.preprocessing import Part, Pixels
+from jaxagents.networks.torsos import IMAGE_NDIM
+
+_LARGEST_PIXEL = 2.0**16 - 1
+"""Beyond it, bounds are those of a type rather than of pixels."""
+_MOST_CHANNELS = 16
+_SMALLEST_SIDE = 8
+
+
+def preprocessing(
+    space: Space, obs: PyTree, *, n_leading: int = 0, channels_first: bool | None = None
+) -> tuple[Part, ...]:
+    """How networks are to read observations of a space.
+
+    ```python
+    parts = preprocessing(env.observation_space, observation)
+    network = jaxagents.networks.Preprocessed(network, parts)
+    ```
+
+    Args:
+        space: The space; `None` if none is declared.
+        obs: One observation, or its shapes and types.
+        n_leading: Number of axes, such as one of actors, before the axes that a network sees.
+        channels_first: Whether images have their channels first.
+
+    Returns:
+        For each array of the observation, what [`preprocess`][jaxagents.networks.preprocess] takes:
+            integers are categories; images are divided by their upper bound, if they are declared to
+            lie between 0 and a bound that networks do not assume anyhow (255 for integers, 1 for real
+            numbers).
+    """
+
+    def part_of(space: Space, x: jax.ShapeDtypeStruct) -> Part:
+        if is_discrete(space):
+            return int(space.n)
+        if is_multi_discrete(space):
+            n_values = np.asarray(space.nvec)
+            return tuple(map(int, n_values.reshape(-1, n_values.shape[-1]).max(axis=0)))
+        if x.ndim - n_leading != IMAGE_NDIM:
+            return None
+        pixels = Pixels(_largest_pixel(space, x.dtype), bool(channels_first))
+        return pixels if any(pixels) else None
+
+    return tuple(part_of(*pair) for pair in _with_spaces(space, jax.eval_shape(lambda x: x, obs)))
+
+
+def _with_spaces(space: Space, obs: PyTree) -> Iterator[tuple[Space, jax.ShapeDtypeStruct]]:
+    """The arrays of an observation in order, with the space of each; `None` if none is declared."""
+    if jax.tree_util.all_leaves([obs]):
+        yield space, obs
+        return
+    declared = parts(space) or {}
+    children = jax.tree_util.tree_leaves_with_path(obs, is_leaf=lambda x: x is not obs)
+    for i, ((key,), child) in enumerate(children):
+        name = next(getattr(key, kind) for kind in ("key", "name", "idx") if hasattr(key, kind))
+        yield from _with_spaces(declared.get(name, declared.get(i)), child)
+
+
+def _largest_pixel(space: Space, dtype: np.dtype) -> float | None:
+    """The number by which images of a space are divided; `None` if networks know it by their type."""
+    is_real = jnp.issubdtype(dtype, jnp.floating)
+    if not is_box(space) or np.dtype(dtype).kind == "b" or (is_real and _is_of_integers(space)):
+        return None
+    low, high = np.asarray(space.low), float(np.max(space.high))
+    is_range = np.all(low == 0) and 0.0 < high <= _LARGEST_PIXEL
+    return high if is_range and high != (1.0 if is_real else 255.0) else None
+
+
+def _is_of_integers(space: Space) -> bool:
+    return jnp.issubdtype(getattr(space, "dtype", np.float32), jnp.integer)
+
+
+def doubts_about_axes(obs: PyTree, name: str, n_leading: int = 0) -> list[str]:
+    """Doubts about images that seem to have their channels first, in words."""
+    shapes = [x.shape[n_leading:] for x in jax.tree.leaves(obs)]
+    return [
+        f"{name} gives observations of shape {shape}, which looks like images with their channels "
+        "first. Default networks take the axes to be height, width and channels: set channels_first="
+        "True in the agent's configuration, which moves the axis, or channels_first=False if they are."
+        for shape in dict.fromkeys(shapes)
+        if len(shape) == IMAGE_NDIM
+        and shape[0] <= _MOST_CHANNELS
+        and min(shape[1:]) >= max(_SMALLEST_SIDE, 2 * shape[0])
+    ]
+
+
+def check_channels_first(
+    config: object,
+    obs: PyTree,
+    env: str,
+    *,
+    is_heeded: bool,
+    is_ours: bool | None = None,
+    n_leading: int = 0,
+) -> None:
+    """Raises if a configuration moves an axis that there is not, and warns where it seems to miss one.
+
+    Args:
+        config: The configuration of an agent.
+        obs: One observation, as shapes.
+        env: Name of the environment.
+        is_heeded: Whether a network heeds its `channels_first`.
+        is_ours: Whether such a network is one of the library, which takes channels last; by default, if
+            one heeds it.
+        n_leading: Number of axes before the axes that a network sees.
+
+    Raises:
+        ValueError: `channels_first` is true, but no network heeds it, or there are no images.
+    """
+    first, name = getattr(config, "channels_first", None), type(config).__name__
+    if first and not is_heeded:
+        raise ValueError(
+            f"{name}.channels_first is for default networks and encoder, but the networks are given: "
+            "move the axis in these, with jaxagents.networks.Preprocessed."
+        )
+    shapes = [x.shape[n_leading:] for x in jax.tree.leaves(obs)]
+    if first and not any(len(shape) == IMAGE_NDIM for shape in shapes):
+        raise ValueError(
+            f"{name}.channels_first is for images, of shape (channels, height, width), but the "
+            f"observations of {env} have shape {' and '.join(map(str, shapes))}: leave it out."
+        )
+    is_ours = is_heeded if is_ours is None else is_ours
+    for doubt in doubts_about_axes(obs, env, n_leading) if first is None and is_ours else []:
+        warnings.warn(doubt, stacklevel=2)
