@@ -173,7 +173,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         executor = _executor_of(self) if mesh is None else OnMesh(self, mesh)
         earlier = None if runner is None else self._last.metrics_until(runner, self)
         first_key = key if runner is None else None
-        with Interruption() as interruption:
+        with Interruption() as interruption, executor.keeps_environments():
             if runner is None:
                 key = single_key(key, "train")
                 executor.compile(key, hyperparams)

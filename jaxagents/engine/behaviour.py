@@ -130,6 +130,8 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
                 "such as agent.train(rng, HyperParameters(env_params={'gravity': gravity}))."
             )
         environment = as_environment(env, env_params)
+        if isinstance(environment, HostEnvironment):
+            environment = environment.for_agent()
         self.env = environment if isinstance(env, str) or environment.on_host else env
         self.env_params = environment.params
         self.config = config

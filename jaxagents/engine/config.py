@@ -76,7 +76,7 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
         eval_deterministic: Whether evaluations during training play the greedy actions, rather than
             actions drawn from the policy.
         max_episode_steps: Steps after which an episode is truncated, if the environment does not
-            truncate it earlier.
+            truncate it earlier. `None` is the environment's own limit, or 9999 if it has none.
         terminate_at_limits: Whether a truncated episode counts as terminated, so that its last successor
             is worth nothing. Right for agents that can tell the time, such as agents with a memory, in
             episodes of a fixed length.
@@ -103,7 +103,7 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
     eval_rng: Seed | None = checked(None, lambda _, rng: as_key(rng))
     n_evals: int | None = checked(None, positive)
     eval_deterministic: bool = True
-    max_episode_steps: int = checked(9999, positive)
+    max_episode_steps: int | None = checked(None, positive)
     terminate_at_limits: bool = False
     final_info: tuple[str, ...] = checked((), names)
     summed_info: tuple[str, ...] = checked((), names)

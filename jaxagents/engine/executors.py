@@ -49,6 +49,11 @@ class OnDevice(Generic[RunnerT]):
     _devices: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
     """Makes a context in which programs are traced, compiled and called."""
 
+    keeps_environments: Callable[[], contextlib.AbstractContextManager[Any]] = (
+        contextlib.nullcontext
+    )
+    """Makes a context in which environments on the host are taken from nobody between calls."""
+
     def _placed(self, shapes: PyTree) -> PyTree:
         """The shapes of a runner, on the devices on which `start` puts it."""
         return shapes

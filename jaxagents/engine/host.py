@@ -2,7 +2,7 @@
 
 import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -45,6 +45,8 @@ class OnHost(OnDevice[RunnerT]):
         self._env = cast(HostEnvironment, agent.episodes.env)
         self._n_envs = agent.config.batch_size
         self._terms = terms_of(agent.episodes)
+        self._kept: contextlib.ExitStack | None = None
+        self._episodes: HostEpisodes | None = None
         self.player = HostPlayer(agent)
 
     def compile(self, rng: RandomKey, hyperparams: PyTree) -> None:
@@ -83,9 +85,10 @@ class OnHost(OnDevice[RunnerT]):
             runner = self._jitted.start(rng, hyperparams)
         if is_tracing(runner):
             return runner
-        episodes = self._training()
-        episodes.go_to(_played(runner), runner.obs)
-        runner = runner.replace(obs=jax.tree.map(jnp.array, episodes.obs))
+        played = _played(runner)
+        with self._environments(played) as episodes:
+            episodes.go_to(played, runner.obs)
+            runner = runner.replace(obs=jax.tree.map(jnp.array, episodes.obs))
         return self.warm_up(runner) if storage and storage.n_first else runner
 
     @nan_is_allowed
@@ -113,24 +116,26 @@ class OnHost(OnDevice[RunnerT]):
         return super().place(runner.replace(buffer=None)).replace(buffer=buffer)
 
     def _after_first(self, runner: RunnerT, act: Jitted) -> RunnerT:
-        playing, storage = self._playing(runner), self._collection.storage
+        storage = self._collection.storage
         assert storage is not None
-        rollout, rows = playing.collect(storage.n_first, act)
-        playing.store(rollout)
-        self._leave_out(playing, rows)
-        return playing.runner()
+        with self._playing(runner) as playing:
+            rollout, rows = playing.collect(storage.n_first, act)
+            playing.store(rollout)
+            self._leave_out(playing, rows)
+            return playing.runner()
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
         """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
         reports: list[Report] = []
-        playing, first = self._playing(runner), int(runner.update_step)
-        for _ in range(int(np.asarray(n_updates))):
-            self._update(playing)
-            reports.append(playing.report)
-        numbers = reports[-1].numbers if reports else runner.info
-        is_finite = all(jax.device_get(playing.is_finite))
-        nonfinite = {} if is_finite else _first_nonfinite(reports, first)
-        return playing.runner().replace(info=numbers), nonfinite
+        first = int(runner.update_step)
+        with self._playing(runner) as playing:
+            for _ in range(int(np.asarray(n_updates))):
+                self._update(playing)
+                reports.append(playing.report)
+            numbers = reports[-1].numbers if reports else runner.info
+            is_finite = all(jax.device_get(playing.is_finite))
+            nonfinite = {} if is_finite else _first_nonfinite(reports, first)
+            return playing.runner().replace(info=numbers), nonfinite
 
     def _update(self, playing: "_Playing") -> None:
         """Makes an update.
@@ -158,11 +163,28 @@ class OnHost(OnDevice[RunnerT]):
         played = self.player.play_point(runner) if self._program.evaluates else {}
         return self._program.report(runner, played)
 
-    def _training(self) -> HostEpisodes:
-        return self._env.episodes("training", self._n_envs, self._terms)
+    @contextlib.contextmanager
+    def keeps_environments(self) -> Iterator[None]:
+        """A context in which nobody else plays in the environments, also from one call to the next."""
+        with contextlib.ExitStack() as self._kept:
+            yield
 
-    def _playing(self, runner: RunnerT) -> "_Playing":
-        return _Playing(self._training(), self._jitted, self._behaviour, runner)
+    @contextlib.contextmanager
+    def _environments(self, played: Played) -> Iterator[HostEpisodes]:
+        with contextlib.ExitStack() as stack:
+            episodes = self._episodes
+            if episodes is None:
+                taken = self._env.playing("training", self._n_envs, self._terms, played)
+                episodes = (self._kept or stack).enter_context(taken)
+            if self._kept:
+                self._episodes = episodes
+            with episodes.watched():
+                yield episodes
+
+    @contextlib.contextmanager
+    def _playing(self, runner: RunnerT) -> Iterator["_Playing"]:
+        with self._environments(_played(runner)) as episodes:
+            yield _Playing(episodes, self._jitted, self._behaviour, runner)
 
 
 class _Playing:

@@ -1,6 +1,5 @@
 """Episodes that are played in environments on the host, outside of training."""
 
-import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
@@ -136,13 +135,13 @@ class HostPlayer:
     ) -> Metrics:
         """The outcomes of episodes, of greedy actions or drawn ones, the same at any moment."""
         n_envs = max(n for n in range(1, self._most_envs + 1) if n_evals % n == 0)
-        environments = self._env.episodes("evaluation", n_envs, self._terms)
         rounds = np.arange(n_evals, dtype=np.int32).reshape(-1, n_envs)
-        outcomes = [
-            play_one_each(environments, *self._round(rng, episodes, acting, deterministic))
-            for episodes in rounds
-        ]
-        environments.infos.warn()
+        with self._env.playing("evaluation", n_envs, self._terms) as environments:
+            outcomes = [
+                play_one_each(environments, *self._round(rng, episodes, acting, deterministic))
+                for episodes in rounds
+            ]
+            environments.infos.warn()
         joined = jax.tree.map(lambda *parts: jnp.concatenate(parts), *outcomes)
         return self._program.metrics_of(joined)
 
@@ -157,7 +156,7 @@ class HostPlayer:
         """The pictures of one episode, the first that `play` plays, and its number of steps."""
         seeds, player = self._round(rng, np.zeros(1, np.int32), acting, deterministic)
         terms = self._terms._replace(max_steps=max_steps)
-        with contextlib.closing(self._env.episodes("film", 1, terms)) as environment:
+        with self._env.playing("film", 1, terms) as environment:
             pictures = film_one(environment, seeds, player)
         return pictures, len(pictures) - 1
 

@@ -25,6 +25,8 @@ from jaxagents.envs.spaces import (
     parts,
 )
 
+LONGEST = 9999
+"""Longest episode, in steps, where neither an environment nor an agent has a limit."""
 _MANY_ENVIRONMENTS = 256
 """From this many on, some episode ends in nearly every step, but few end in the same one."""
 _N_TURNS = 16
@@ -120,7 +122,7 @@ class Episodes:
     def __init__(
         self,
         env: Environment,
-        max_steps: int,
+        max_steps: int | None = None,
         actors_shape: tuple[int, ...] = (),
         info_names: InfoNames | None = None,
         shows_critic_state: bool = False,
@@ -130,7 +132,8 @@ class Episodes:
 
         Args:
             env: The environment; [`as_environment`][jaxagents.envs.as_environment] makes one.
-            max_steps: Longest episode, in steps.
+            max_steps: Longest episode, in steps; `None` is the environment's own limit, or 9999 if it
+                has none.
             actors_shape: `()` for one actor, `(n_actors,)` for several.
             info_names: Names of the entries of the environment's info that are kept; `None` keeps none.
             shows_critic_state: Whether observations include the input of a centralised critic.
@@ -146,9 +149,8 @@ class Episodes:
         self.shows_critic_state = shows_critic_state
         self.terminate_at_limits = terminate_at_limits
         self.info_names = info_names or InfoNames()
-        self.max_steps = max_steps
-        if env.max_steps is not None:
-            self.max_steps = min(max_steps, positive(f"{name}.max_steps", env.max_steps))
+        own = None if env.max_steps is None else positive(f"{name}.max_steps", env.max_steps)
+        self.max_steps = min((x for x in (max_steps, own) if x is not None), default=LONGEST)
         self.actors_shape = actors_shape
         self.action_space = env.action_space
         self._action_structure = jax.tree.structure(map_spaces(lambda space: 0, env.action_space))

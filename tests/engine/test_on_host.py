@@ -15,8 +15,10 @@ from parallel_probes import Relay
 import jaxagents
 from jaxagents import A2C, BC, DQN, IPPO, MAPPO, PPO, SAC, a2c, bc, dqn, ippo, load_policy, ppo, sac
 from jaxagents.data import Dataset
+from jaxagents.engine.host_play import terms_of
 from jaxagents.engine.observers import NotFiniteError
-from jaxagents.envs import Gymnasium, PettingZoo
+from jaxagents.envs import Gymnasium, PettingZoo, as_environment
+from jaxagents.envs.episodes import Episodes
 from jaxagents.networks import CategoricalActor, MinGRUCell, PerActor, StateCritic, WithMemory
 from jaxagents.sharding import make_mesh
 
@@ -252,11 +254,17 @@ def test_closing_closes_the_copies_that_were_made():
             closed.append(self)
 
     env = Walks(Closing)
-    for n_made in (4, 8):
-        small(env).start(KEY)
+    agents = [small(env), small(env)]
+    for n_made, agent in zip((4, 8), agents, strict=True):
+        agent.start(KEY)
         for _ in range(2):
             env.close()
             assert len(set(closed)) == n_made
+    agents[0].start(KEY)
+    agents[1].env.close()
+    assert len(set(closed)) == 8
+    agents[0].env.close()
+    assert len(set(closed)) == 12
 
 
 @pytest.mark.slow
@@ -272,16 +280,47 @@ class Plain(gymnasium.Wrapper):
 
 
 def test_environments_in_wrappers_that_are_not_recorded(monkeypatch):
-    """They may be registered with it; one that is made so is played in itself."""
+    """They may be registered with it, or are copied by pickling; one agent plays in the one given."""
     monkeypatch.setattr(gymnasium.envs.registration, "registry", {**gymnasium.registry})
     gymnasium.register("PlainWalk-v0", lambda: Plain(Walk()))
     agent = small(gymnasium.make("PlainWalk-v0"))
     assert np.isfinite(agent.evaluate(agent.start(KEY))["returns"]).all()
-    one, other = (Plain(gymnasium.make("CartPole-v1")) for _ in range(2))
+    one, other = (Plain(Walk()) for _ in range(2))
     assert Gymnasium(one) != Gymnasium(other)
-    small(one, False, batch_size=1).start(KEY)
-    assert one.unwrapped.state is not None
-    assert other.unwrapped.state is None
+    agent = small(one, batch_size=1)
+    assert np.isfinite(agent.evaluate(agent.start(KEY))["returns"]).all()
+    assert hasattr(one.unwrapped, "_time")
+    assert not hasattr(other.unwrapped, "_time")
+
+
+class Endless(Walk):
+    def step(self, action):
+        observation, reward, _, _, info = super().step(action)
+        return observation, reward, False, False, info
+
+
+def test_limits_of_environments_are_theirs(monkeypatch):
+    """A cap that was not set does not come before them, be it the limit of evaluations alone."""
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", {**gymnasium.registry})
+    gymnasium.register("Endless-v0", Endless, max_episode_steps=10_100)
+    agent = small(gymnasium.make("Endless-v0"))
+    with agent.env.playing("evaluation", 1, terms_of(agent.episodes)) as episodes:
+        assert episodes.max_steps == 10_100
+    limited = gymnasium.wrappers.TimeLimit(Endless(), 20_000)
+    longer = gymnasium.make("CartPole-v1", max_episode_steps=20_000)
+    long_spread = jaxagents.make("pettingzoo:mpe/simple_spread-v3", max_cycles=12_000)
+    for env, kept, expected in (
+        (gymnasium.make("Endless-v0"), 10_100, 10_100),
+        (limited, 10_000, 20_000),
+        (Gymnasium(Endless, eval_env=limited), 10_000, 20_000),
+        (Gymnasium(gymnasium.make("CartPole-v1"), eval_env=longer), 500, 20_000),
+        (Endless(), 10_000, 9999),
+        (long_spread, 10_000, 12_001),
+    ):
+        assert Episodes(as_environment(env)).max_steps == expected
+        _, state = as_environment(env).reset(KEY)
+        assert len(jax.tree.leaves(state.actions)[0]) == kept
+    assert small(gymnasium.make("Endless-v0"), max_episode_steps=50).episodes.max_steps == 50
 
 
 def remembering():

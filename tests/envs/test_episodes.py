@@ -71,6 +71,15 @@ def test_limits_truncate_or_terminate_if_they_are_to(env, max_steps, terminates)
     np.testing.assert_array_equal(steps.next_obs[:, 0], [1, 2, 3, 1])
 
 
+def test_a_default_limit_is_for_environments_without_one_of_their_own():
+    env, params = gymnax.make("CartPole-v1")
+    long = as_environment(env, params.replace(max_steps_in_episode=12_000))
+    assert Episodes(long).max_steps == 12_000
+    assert Episodes(long, 50).max_steps == 50
+    assert Episodes(as_environment(Counter())).max_steps == 9999
+    assert Episodes(as_environment(Counter()), 20_000).max_steps == 20_000
+
+
 def test_agrees_with_gymnax_step_by_step():
     env, params = gymnax.make("CartPole-v1")
     first, steps = played(Episodes(as_environment(env, params), 10_000), [1] * 12)

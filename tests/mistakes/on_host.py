@@ -1,5 +1,7 @@
 """Environments of Gymnasium, in which agents play on the host."""
 
+import threading
+
 import gymnasium
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
@@ -7,11 +9,23 @@ from gymnasium_probes import Line
 
 from jaxagents import PPO, check_env, ppo
 from jaxagents.envs import FrameStack, Gymnasium
+from jaxagents.envs.on_host.environment import Terms
 from mistakes.things import keys, make_ppo
 
 
 class Plain(gymnasium.Wrapper):
     """A wrapper that does not tell Gymnasium how it was made."""
+
+    def __reduce__(self):
+        raise TypeError("cannot pickle")
+
+
+class Locked(Line):
+    """An environment that holds something that cannot be pickled."""
+
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
 
 
 class Blind(Line):
@@ -34,18 +48,28 @@ def same_four_times():
     return Gymnasium(SyncVectorEnv([lambda: line] * 4), eval_env=Line)
 
 
+def discrete():
+    return Line(action_space=spaces.Discrete(2))
+
+
+def vector_in_use():
+    terms, vector = Terms(max_steps=10), SyncVectorEnv([discrete] * 4)
+    with Gymnasium(vector).playing("training", 4, terms):
+        make_ppo(Gymnasium(vector, eval_env=discrete)).env.playing("training", 4, terms).__enter__()
+
+
 MISTAKES = {
-    "One environment that Gymnasium knows no way to make more of, for many to be played": lambda: (
-        make_ppo(Line())
+    "One environment that is not registered and cannot be pickled, for many to be played": lambda: (
+        make_ppo(Locked())
     ),
-    "A wrapper of one's own that Gymnasium cannot put around more, for many to be played": lambda: (
+    "A wrapper of one's own that can be neither made nor pickled, for many to be played": lambda: (
         make_ppo(plain())
     ),
-    "A wrapper of one's own that Gymnasium cannot put around one for evaluations": lambda: make_ppo(
-        Gymnasium(gymnasium.make("CartPole-v1"), eval_env=plain())
+    "A wrapper of one's own that can be neither made nor pickled, for evaluations": lambda: (
+        make_ppo(Gymnasium(gymnasium.make("CartPole-v1"), eval_env=plain()))
     ),
     "A vector of environments that are not registered, without one for evaluations": lambda: (
-        make_ppo(SyncVectorEnv([Line] * 4))
+        make_ppo(SyncVectorEnv([Locked] * 4))
     ),
     "An environment for evaluations with other observations or actions": lambda: make_ppo(
         Gymnasium(gymnasium.make("Acrobot-v1"), eval_env=gymnasium.make("CartPole-v1"))
@@ -54,6 +78,7 @@ MISTAKES = {
         Gymnasium(SyncVectorEnv([Line] * 3), eval_env=Line)
     ),
     "A vector of one and the same environment": lambda: make_ppo(same_four_times()),
+    "A vector in which another agent is being trained": vector_in_use,
     "Another way to step environments than there is": lambda: Gymnasium(
         Line, vectorization_mode="thread"
     ),

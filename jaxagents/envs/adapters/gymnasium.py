@@ -3,7 +3,7 @@
 import contextlib
 import copy
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, cast
 
 import gymnasium
@@ -11,16 +11,19 @@ import jax
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.wrappers import HumanRendering, TimeLimit
 from jaxtyping import PyTree
 
 from jaxagents.envs.adapters.native import Native
+from jaxagents.envs.episodes import LONGEST
 from jaxagents.envs.on_host.arrays import (
     check_action_space,
     example_action,
     example_seen,
     own_space,
 )
-from jaxagents.envs.on_host.environment import HostEnvironment, Terms
+from jaxagents.envs.on_host.copying import copier_or_warning
+from jaxagents.envs.on_host.environment import LONGEST_KEPT, HostEnvironment, Terms
 from jaxagents.envs.on_host.vectors import Checked, Vector, autoreset_mode, spaces_of_one
 
 MakeEnv = Callable[..., gymnasium.Env]
@@ -38,8 +41,9 @@ class Gymnasium(HostEnvironment, Native):
     ```
 
     An agent plays in `config.n_envs` copies of the environment, each in episodes with seeds of their
-    own, so that a run that is resumed goes on as if it had never been interrupted. A vector of
-    environments is taken as it is, and must have as many.
+    own, so that a run that is resumed goes on as if it had never been interrupted. Copies are made of
+    the environment as it is when the agent is made, with all that was set in it; one that draws in a
+    window does so with `n_envs=1`. A vector of environments is taken as it is, and must have as many.
 
     Attributes:
         env: The environment, vector or function that was given.
@@ -55,11 +59,11 @@ class Gymnasium(HostEnvironment, Native):
         """Takes an environment; agents have more made of it.
 
         Args:
-            env: An environment as `gymnasium.make` gives it, whose specification says how to make more;
-                a function that makes one; or a vector.
+            env: An environment, which is copied as it is now; a function that makes one; or a vector.
+                Agents with `n_envs=1` play in the environment itself.
             eval_env: The environment of evaluations, if other than `env`; see there. Vectors with
-                wrappers of their own, and vectors of environments that are not registered, need one
-                if they are to be evaluated.
+                wrappers of their own, and vectors in processes of environments that are not
+                registered, need one if they are to be evaluated.
             vectorization_mode: `"sync"` steps one copy after another, `"async"` each in a process of its
                 own, which pays if a step takes longer than it takes to send its outcome.
 
@@ -81,8 +85,9 @@ class Gymnasium(HostEnvironment, Native):
         first = _one_of(env)
         observation_space, action_space = spaces_of_one(first)
         check_action_space(action_space)
-        if eval_env is not None:
-            seen, done = spaces_of_one(_one_of(eval_env))
+        other = None if eval_env is None else _one_of(eval_env)
+        if other is not None:
+            seen, done = spaces_of_one(other)
             if done != action_space or _arrays_of(seen) != _arrays_of(observation_space):
                 raise ValueError(
                     f"eval_env has observations of {seen} and actions of {done}, but env has "
@@ -92,19 +97,19 @@ class Gymnasium(HostEnvironment, Native):
         self._example = example_seen(observation_space), example_action(action_space)
         self.observation_space = own_space(observation_space)
         self.action_space = own_space(action_space)
+        limits = [_limit_of(it) for it in (first, other) if it is not None]
+        if any(limits):  # both environments apply their own; another cap must not come earlier
+            self.max_steps = max(limit or LONGEST for limit in limits)
         spec = _specification_of(first)
-        self.max_steps = _limit_of(spec)
-        self._name = type(first.unwrapped).__qualname__ if spec is None else spec.id
+        self._n_kept = (spec and _limit_of_specification(spec)) or LONGEST_KEPT
+        self._name = _name_of(first)
         self.render_fps = first.metadata.get("render_fps", Native.render_fps)
-        # More are made with a render mode where there is a specification; a function has chosen its own.
-        self._is_specified = isinstance(self._evaluated, gymnasium.Env | VectorEnv)
+        # Copies of what was given are told how to draw; a function has chosen that itself.
+        self._draws_anew = isinstance(self._evaluated, gymnasium.Env | VectorEnv)
         own = (first.render_mode,)
-        modes = first.metadata.get("render_modes", ()) if self._is_specified else own
-        self._identity = (
-            _identity_of(env, self._make),
-            _identity_of(eval_env, self._make_eval),
-            vectorization_mode,
-        )
+        modes = first.metadata.get("render_modes", ()) if self._draws_anew else own
+        seen = str(self.observation_space), str(self.action_space)
+        self._identity = _identity_of(env), _identity_of(eval_env), seen, vectorization_mode
         self._draws = self._make_eval is not None and "rgb_array" in modes
 
     @classmethod
@@ -152,28 +157,41 @@ class Gymnasium(HostEnvironment, Native):
     def _why_no_more(self, evaluated: bool) -> str | None:
         return _why_no_more(self._evaluated if evaluated else self.env)
 
-    def _copies(self, purpose: str, n_envs: int, terms: Terms) -> Vector:
-        """A vector of environments; see `HostEnvironment`."""
-        names = terms.info_names
-        if purpose == "training" and isinstance(self.env, VectorEnv):
-            return Vector(self.env, self.env.unwrapped, names)
-        mode, make = self._vectorization_mode, self._make
-        if purpose != "training":
-            make = self._maker_for_evaluation()
-            if purpose == "film":
-                mode, options = "sync", {"render_mode": "rgb_array"} if self._is_specified else {}
-                make = functools.partial(make, **options)
-        make_each = make or (lambda: self.env)
-        given = self.env.unwrapped if make is None and mode == "sync" else None
-        # JAX has threads, which no fork survives.
-        options = {"context": "spawn"} if mode == "async" else {}
-        vector = _VECTORS[mode](
-            [lambda: Checked(make_each())] * n_envs,
-            copy=False,
-            autoreset_mode=AutoresetMode.DISABLED,
-            **options,
+    def _given_copies(self, n_envs: int, terms: Terms) -> Vector | None:
+        """The vector that was given, or one of the environment alone; see `HostEnvironment`."""
+        if isinstance(self.env, VectorEnv):
+            return Vector(self.env, self.env.unwrapped, terms.info_names)
+        if not isinstance(self.env, gymnasium.Env) or n_envs > 1:
+            return None
+        if self._vectorization_mode != "sync" and self._make is not None:
+            return None
+        vector = _vector_of([lambda: self.env])
+        vector.closed = (
+            True  # else some releases of Gymnasium close what is in it when it is deleted
         )
-        return Vector(vector, given, names)
+        return Vector(vector, self.env.unwrapped, terms.info_names)
+
+    def _more_copies(self, purpose: str, n_envs: int, terms: Terms) -> Vector:
+        """A vector of copies; see `HostEnvironment`."""
+        mode, is_training = self._vectorization_mode, purpose == "training"
+        make = self._make if is_training else self._maker_for_evaluation()
+        assert make is not None
+        if purpose == "film":
+            options = {"render_mode": "rgb_array"} if self._draws_anew else {}
+            make, mode = functools.partial(make, **options), "sync"
+        return Vector(_vector_of([make] * n_envs, mode), info_names=terms.info_names)
+
+
+def _vector_of(makers: Sequence[MakeEnv], mode: str = "sync") -> VectorEnv:
+    """A vector that leaves it to its caller to start episodes."""
+    # JAX has threads, which no fork survives.
+    options = {"context": "spawn"} if mode == "async" else {}
+    return _VECTORS[mode](
+        [lambda make=make: Checked(make()) for make in makers],
+        copy=False,
+        autoreset_mode=AutoresetMode.DISABLED,
+        **options,
+    )
 
 
 # Making more environments like one that is given.
@@ -182,8 +200,14 @@ class Gymnasium(HostEnvironment, Native):
 def _maker_of(env: object) -> MakeEnv | None:
     """A function that makes environments like the given one, or is given; `None` if there is none."""
     if isinstance(env, gymnasium.Env | VectorEnv):
-        make = _one_of_vector if isinstance(env, VectorEnv) else gymnasium.make
-        return None if _why_no_more(env) else functools.partial(make, env.spec)
+        spec, like, make = _specification_of(env), env, _made_from
+        if isinstance(env, VectorEnv):
+            if env.unwrapped is not env:  # its wrappers change what environments give
+                return None
+            make = _one_of_vector
+            like = env.envs[0] if isinstance(env, SyncVectorEnv) else None
+        make = functools.partial(make, spec) if spec else None
+        return make if like is None else copier_or_warning(like, _name_of(env), "Gymnasium", make)
     if callable(env):
         return cast(MakeEnv, env)
     raise TypeError(
@@ -192,31 +216,44 @@ def _maker_of(env: object) -> MakeEnv | None:
     )
 
 
-def _why_no_more(env: gymnasium.Env | VectorEnv) -> str | None:
-    """Why no more environments can be made like one: the beginning of a sentence; `None` if they can.
+def _why_no_more(env: gymnasium.Env | VectorEnv) -> str:
+    """Why no more environments can be made like one: the beginning of a sentence."""
+    if isinstance(env, VectorEnv) and env.unwrapped is not env:
+        return f"{_name_of(env)} is wrapped as a vector"
+    if _specification_of(env) is None:
+        return (
+            f"{_name_of(env)} is not registered with Gymnasium, and cannot be copied by pickling it"
+        )
+    return f"{_name_of(env)} can be copied neither by its specification nor by pickling it"
 
-    Wrappers whose arguments Gymnasium does not know may be part of the environment as it is registered.
-    Where there are such, one is made, to see whether that works.
-    """
+
+def _name_of(env: gymnasium.Env | VectorEnv) -> str:
     spec = _specification_of(env)
-    if spec is None:
-        return f"{type(env.unwrapped).__qualname__} is not registered with Gymnasium"
-    if isinstance(env, VectorEnv):
-        return None if env.unwrapped is env else f"{spec.id} is wrapped as a vector"
-    if any(wrapper.kwargs is None for wrapper in spec.additional_wrappers):
-        try:
-            gymnasium.make(spec).close()
-        except ValueError as error:
-            return f"{spec.id} has wrappers that Gymnasium cannot make ({str(error).rstrip('.')})"
-    return None
+    return type(env.unwrapped).__qualname__ if spec is None else spec.id
+
+
+def _without_windows(spec: EnvSpec) -> EnvSpec:
+    """The specification of environments that open no window."""
+    spec = copy.deepcopy(spec)
+    spec.additional_wrappers = tuple(
+        each for each in spec.additional_wrappers if each.name != HumanRendering.class_name()
+    )
+    if spec.kwargs.get("render_mode") == "human":
+        spec.kwargs["render_mode"] = None
+    return spec
+
+
+def _made_from(spec: EnvSpec, **options: Any) -> gymnasium.Env:
+    """An environment as a specification describes it, which opens no window."""
+    return gymnasium.make(_without_windows(spec), **options)
 
 
 def _one_of_vector(vector: EnvSpec, **options: Any) -> gymnasium.Env:
     """One environment, made as the specification of a vector describes."""
-    spec = copy.deepcopy(vector)
+    spec = _without_windows(vector)
     for name in _OF_VECTORS:
         spec.kwargs.pop(name, None)
-    spec.max_episode_steps = _limit_of(spec)
+    spec.max_episode_steps = _limit_of_specification(spec)
     spec.kwargs.pop("max_episode_steps", None)
     wrappers = spec.kwargs.pop("wrappers", ())
     env = gymnasium.make(spec, **options)
@@ -242,12 +279,13 @@ def _arrays_of(space: spaces.Space) -> PyTree:
     return jax.tree.map(lambda x: (x.shape, x.dtype.name), example_seen(space))
 
 
-def _identity_of(env: object, make: MakeEnv | None) -> Hashable:
-    """The specification of an environment, if more are made by it, or itself."""
-    if isinstance(env, gymnasium.Env) and make and (spec := _specification_of(env)):
+def _identity_of(env: object) -> Hashable:
+    """The specification of an environment if it says everything, or itself."""
+    spec = _specification_of(env) if isinstance(env, gymnasium.Env) else None
+    if spec and all(wrapper.kwargs is not None for wrapper in spec.additional_wrappers):
         with contextlib.suppress(ValueError, TypeError):
             return spec.to_json()
-    return env
+    return cast(Hashable, env)
 
 
 def _specification_of(env: gymnasium.Env | VectorEnv) -> EnvSpec | None:
@@ -255,6 +293,15 @@ def _specification_of(env: gymnasium.Env | VectorEnv) -> EnvSpec | None:
     return env.spec if isinstance(env.spec, EnvSpec) else None
 
 
-def _limit_of(spec: EnvSpec | None) -> int | None:
-    """The number of steps after which episodes are truncated; `None` if there is no limit."""
-    return None if spec is None else spec.kwargs.get("max_episode_steps", spec.max_episode_steps)
+def _limit_of(env: gymnasium.Env | VectorEnv) -> int | None:
+    """The number of steps after which episodes are truncated; `None` if no limit is known."""
+    limits = []
+    while isinstance(env, gymnasium.Wrapper):
+        limits += [env._max_episode_steps] if isinstance(env, TimeLimit) else []
+        env = env.env
+    spec = _specification_of(env) if isinstance(env, VectorEnv) else None
+    return _limit_of_specification(spec) if spec else min(limits, default=None)
+
+
+def _limit_of_specification(spec: EnvSpec) -> int | None:
+    return spec.kwargs.get("max_episode_steps", spec.max_episode_steps)

@@ -1,13 +1,11 @@
 """The adapter of PettingZoo: parallel environments of several actors, which run on the host."""
 
 import dataclasses
-import functools
 import importlib
 import importlib.util
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, cast
 
-import cloudpickle
 import jax
 import jax.numpy as jnp
 import pettingzoo
@@ -16,6 +14,8 @@ from pettingzoo import AECEnv, ParallelEnv
 from pettingzoo.env_registry.exceptions import FailedToImport
 
 from jaxagents.envs.adapters.native import Native
+from jaxagents.envs.episodes import LONGEST
+from jaxagents.envs.on_host.copying import Snapshot, copier_or_warning
 from jaxagents.envs.on_host.environment import HostEnvironment, Terms
 from jaxagents.envs.on_host.parallel import Actors, ParallelCopies
 
@@ -91,6 +91,9 @@ class PettingZoo(HostEnvironment, Native):
                     f"{name} has the agents and spaces {_spaces_of(other)}, but the first has "
                     f"{expected}: all must have the same."
                 )
+        limit = getattr(first.unwrapped, "max_cycles", None)
+        if isinstance(limit, int) and limit > LONGEST:
+            self.max_steps = limit + 1  # some count from 0
         self.agents = self._actors.agents
         self.n_actors = len(self.agents)
         self.action_space = self._actors.action_space
@@ -130,17 +133,19 @@ class PettingZoo(HostEnvironment, Native):
     def _why_no_more(self, evaluated: bool) -> str:
         return f"{self.name} cannot be copied by pickling it"
 
-    def _copies(self, purpose: str, n_envs: int, terms: Terms) -> ParallelCopies:
+    def _given_copies(self, n_envs: int, terms: Terms) -> ParallelCopies | None:
+        """The environments that were given; see `HostEnvironment`."""
+        if len(self._given) != n_envs:
+            return None
+        return ParallelCopies(self._given, self._actors, terms, self._given[0].unwrapped)
+
+    def _more_copies(self, purpose: str, n_envs: int, terms: Terms) -> ParallelCopies:
         """Copies of the environment; see `HostEnvironment`."""
-        is_training = purpose == "training"
-        make = self._make if is_training else self._maker_for_evaluation()
-        if make is None or (is_training and self._n_given is not None):
-            given = self._given[0].unwrapped
-            return ParallelCopies(self._given, self._actors, terms, given)
+        make = self._make if purpose == "training" else self._maker_for_evaluation()
+        assert make is not None
         draws = purpose == "film" and isinstance(make, _Recipe)
         options = {"render_mode": "rgb_array"} if draws else {}
-        envs = [make(**options) for _ in range(n_envs)]
-        return ParallelCopies(envs, self._actors, terms)
+        return ParallelCopies([make(**options) for _ in range(n_envs)], self._actors, terms)
 
 
 # Making more environments like one that is given.
@@ -177,11 +182,7 @@ def _maker_of(env: object) -> MakeParallel | None:
     if callable(env) and not isinstance(env, ParallelEnv | AECEnv):
         return cast(MakeParallel, env)
     _check_parallel(env)
-    try:
-        pickled = cloudpickle.dumps(env)
-    except Exception:  # of as many kinds as there are things in environments
-        return None
-    return functools.partial(cloudpickle.loads, pickled)
+    return copier_or_warning(env, type(env).__qualname__, "PettingZoo")
 
 
 def _made_by(make: MakeParallel | None) -> ParallelEnv:
@@ -192,8 +193,8 @@ def _made_by(make: MakeParallel | None) -> ParallelEnv:
 
 def _identity_of(env: object, make: MakeParallel | None) -> Hashable:
     """The bytes that an environment was pickled to, or itself."""
-    if isinstance(make, functools.partial) and isinstance(env, ParallelEnv):
-        return make.args
+    if isinstance(make, Snapshot) and isinstance(env, ParallelEnv):
+        return make.pickled
     return tuple(env) if isinstance(env, Sequence) else cast(Hashable, env)
 
 

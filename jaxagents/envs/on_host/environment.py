@@ -1,8 +1,10 @@
 """Environments that are stepped on the host: compiled programs know their shapes alone."""
 
 import abc
-from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple, NoReturn
+import contextlib
+import weakref
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, NamedTuple, NoReturn, cast
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +13,12 @@ from jaxtyping import Array, Int, Key, PyTree, Shaped, UInt8, UInt32
 
 from jaxagents.envs.environment import Environment, Wording
 from jaxagents.envs.episodes import InfoNames
-from jaxagents.envs.on_host.episodes import Copies, HostEpisodes, check_distinct
+from jaxagents.envs.on_host.copying import Snapshot
+from jaxagents.envs.on_host.episodes import Copies, HostEpisodes, Played, check_distinct
 
 LONGEST_KEPT = 10_000
-"""The most actions that are kept of an episode without a limit, to be taken again on resuming."""
+"""The most actions that are kept of an episode, to be taken again on resuming, if not as many as an
+environment's specification allows."""
 
 
 class HostState(NamedTuple):
@@ -47,6 +51,26 @@ class Terms(NamedTuple):
     terminate_at_limits: bool = False
 
 
+class _MadeCopies:
+    """The copies of an environment that one agent plays in, be they in use or not."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[tuple[str, int, Terms], HostEpisodes]] = []
+
+    def of(self, *key: Any) -> list[HostEpisodes]:
+        return [episodes for other, episodes in self._made if other == key]
+
+    def environments(self, but: str) -> list[object]:
+        return [env for key, each in [*self._made] if key[0] != but for env in each.environments]
+
+    def add(self, purpose: str, n_envs: int, terms: Terms, episodes: HostEpisodes) -> None:
+        self._made.append(((purpose, n_envs, terms), episodes))
+
+    def close(self) -> None:
+        while self._made:
+            self._made.pop()[1].close()
+
+
 class HostEnvironment(Environment):
     """An environment that is stepped on the host, outside of compiled programs.
 
@@ -59,11 +83,13 @@ class HostEnvironment(Environment):
     def __init__(self, env: Any) -> None:
         """Holds an environment, or anything else that a user made; adapters set the rest."""
         self.env = env
-        self._live: dict[tuple[str, int, Terms], HostEpisodes] = {}
+        self._copies = _MadeCopies()
+        self._all_copies = weakref.WeakSet([self._copies])
         self._name = ""
         self._identity: Hashable = None
         self._example: tuple[PyTree, PyTree] = (), ()
         self._draws = False
+        self._n_kept = LONGEST_KEPT
         self._n_given: int | None = None  # where several were given to be played in
         self._make: Callable[..., Any] | None = None
         self._make_eval: Callable[..., Any] | None = None
@@ -132,45 +158,92 @@ class HostEnvironment(Environment):
         """Why no more can be made of the environment, or of `eval_env`: the beginning of a sentence."""
 
     @abc.abstractmethod
-    def _copies(self, purpose: str, n_envs: int, terms: Terms) -> Copies:
-        """Makes copies of it; see `episodes`."""
+    def _given_copies(self, n_envs: int, terms: Terms) -> Copies | None:
+        """The environments that were given, to be trained in; `None` if others have to be made."""
 
-    def episodes(self, purpose: str, n_envs: int, terms: Terms) -> HostEpisodes:
-        """The episodes that are played in copies of it, which are not shared with other purposes.
+    @abc.abstractmethod
+    def _more_copies(self, purpose: str, n_envs: int, terms: Terms) -> Copies:
+        """Makes copies of it; see `playing`."""
+
+    def for_agent(self) -> "HostEnvironment":
+        """The same environment, for an agent that shares no copies of it with others."""
+        twin, copies = object.__new__(type(self)), _MadeCopies()
+        vars(twin).update(vars(self), _copies=copies, _all_copies=weakref.WeakSet([copies]))
+        self._all_copies.add(copies)
+        return twin
+
+    @contextlib.contextmanager
+    def playing(
+        self, purpose: str, n_envs: int, terms: Terms, played: Played | None = None
+    ) -> Iterator[HostEpisodes]:
+        """Copies of it in which nobody else plays meanwhile.
 
         Args:
-            purpose: `"training"` or `"evaluation"`, which always have the same object; or `"film"`,
-                which makes new copies that draw.
+            purpose: `"training"`, where possible in what was given; `"evaluation"`; or `"film"`, which
+                makes new copies that draw.
             n_envs: Number of copies.
             terms: How they are played.
+            played: The episodes to go on with; copies that are there already are preferred.
 
-        Returns:
-            The episodes.
+        Yields:
+            The episodes in them. The copies stay as they are until they are asked for again.
 
         Raises:
             ValueError: An environment would be played in twice at once.
         """
-        key, draws = (purpose, n_envs, terms), purpose == "film"
-        if key in self._live:
-            return self._live[key]
-        copies = self._copies(purpose, n_envs, terms)
-        others = [episodes for key, episodes in self._live.items() if key[0] != purpose]
-        check_distinct(copies.environments, [env for each in others for env in each.environments])
-        episodes = HostEpisodes(copies, terms.max_steps, terms.terminate_at_limits, draws)
-        if not draws:
-            self._live[key] = episodes
-        return episodes
+        episodes = self._taken(purpose, n_envs, terms, played)
+        try:
+            yield episodes
+        finally:
+            episodes.give_back()
+            if purpose == "film":
+                episodes.close()
+
+    def _taken(
+        self, purpose: str, n_envs: int, terms: Terms, played: Played | None
+    ) -> HostEpisodes:
+        made, draws = self._copies.of(purpose, n_envs, terms), purpose == "film"
+        made.sort(key=lambda episodes: played is None or not episodes.are_at(played))
+        for episodes in made:
+            if episodes.take():
+                return episodes
+
+        def taken(copies: Copies) -> HostEpisodes | None:
+            others = self._copies.environments(but=purpose)
+            check_distinct(copies.environments, others)
+            episodes = HostEpisodes(copies, terms.max_steps, terms.terminate_at_limits, draws)
+            if not episodes.take():
+                return None
+            if not draws:
+                self._copies.add(purpose, n_envs, terms, episodes)
+            return episodes
+
+        given = self._given_copies(n_envs, terms) if purpose == "training" else None
+        if given is not None and (episodes := taken(given)):
+            return episodes
+        more = given is None or (self._make is not None and self._n_given is None)
+        if more and (episodes := taken(self._more_copies(purpose, n_envs, terms))):
+            return episodes
+        kind = type(self).__name__
+        raise ValueError(
+            f"{self._name} is being played in already, such as by another training in another thread, "
+            "which would disturb both: give each an environment or a vector of its own, or a function "
+            f"that makes a new one each time, as in Agent({kind}(lambda: MyEnv()), None, config) with "
+            f"jaxagents.envs.{kind}."
+        )
 
     def close(self) -> None:
-        """Closes the copies that were made, such as to end their processes; agents make new ones."""
-        for episodes in self._live.values():
-            episodes.close()
-        self._live.clear()
+        """Closes the copies that were made of it, such as to end their processes.
+
+        Agents make new ones. Closing the environment of one agent leaves the copies of others alone.
+        """
+        for copies in [*self._all_copies]:
+            copies.close()
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, HostState]:
         """The shapes of a first observation, and the state of an episode that is yet to begin."""
         obs, action = jax.tree.map(jnp.asarray, self._example)
-        longest = (self.max_steps or LONGEST_KEPT) if self.plays_again else 0
+        longest = self._n_kept if self.plays_again else 0
         actions = jax.tree.map(lambda x: jnp.zeros((longest, *x.shape), x.dtype), action)
         seed = jax.random.bits(key, (), jnp.uint32)
         return obs, HostState(seed, jnp.zeros((), jnp.int32), actions)
@@ -186,7 +259,17 @@ class HostEnvironment(Environment):
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but the copies in which episodes are being played; others are made of it."""
-        return vars(self) | {"_live": {}}
+        left_out = {"_copies", "_all_copies"}
+        if isinstance(self._make, Snapshot) and self._n_given is None:
+            left_out.add("env")  # pickled by itself, it might lose what was set in it
+        return {name: x for name, x in vars(self).items() if name not in left_out}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if "env" not in state:
+            self.env = cast(Callable[[], Any], self._make)()
+        self._copies = _MadeCopies()
+        self._all_copies = weakref.WeakSet([self._copies])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, HostEnvironment) and self.identity == other.identity

@@ -1,9 +1,11 @@
 """The episodes that are played in environments on the host, each from a seed of its own."""
 
 import abc
+import contextlib
+import threading
 import warnings
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -11,11 +13,15 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, PyTree, UInt8, UInt32
 
 from jaxagents.core.observed import action_mask
+from jaxagents.envs.on_host.copying import state_of
 from jaxagents.envs.on_host.infos import Infos, Numbers
 from jaxagents.envs.spaces import Space, box_bounds, is_box, is_multi_discrete, map_spaces
 
-_BEGUN_BY: weakref.WeakKeyDictionary[object, object] = weakref.WeakKeyDictionary()
-"""The mark of those who began the current episodes in environments that a user made."""
+_BEGUN_BY: weakref.WeakValueDictionary[int, "HostEpisodes"] = weakref.WeakValueDictionary()
+"""Who began the current episodes in environments, by the environments' identities."""
+_IN_USE: set[int] = set()
+"""The identities of environments in which somebody plays."""
+_lock = threading.Lock()
 _GOES_ON = "Training goes on, but not as if it had never stopped, with new episodes in environments"
 
 
@@ -169,14 +175,43 @@ class HostEpisodes:
         self.infos, self.environments = vector.infos, vector.environments
         self._terminate_at_limits, self._draws = terminate_at_limits, draws
         self._played: Played | None = None
-        self._mark = object()
+        self._left: list[bytes] | None = None
         self._vector, self._space = vector, vector.action_space
+        first = vector if vector.given is None else vector.given
+        self._objects = [*map(id, (first, *vector.environments))]
 
     @property
     def played(self) -> Played:
         """The episodes, as far as they have come; it changes as they go on."""
         assert self._played is not None
         return self._played
+
+    def take(self) -> bool:
+        """Has nobody else play in the environments; `False` if somebody does already."""
+        with _lock:
+            if not _IN_USE.isdisjoint(self._objects):
+                return False
+            _IN_USE.update(self._objects)
+            return True
+
+    def give_back(self) -> None:
+        """Lets others play in the environments again."""
+        with _lock:
+            _IN_USE.difference_update(self._objects)
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """A context in which they are played; before, a user may have played in the environments."""
+        is_given = self._vector.given is not None
+        if is_given and self._left is not None and self._left != state_of(self._vector):
+            self._played = None
+        yield
+        self._left = state_of(self._vector) if is_given else None
+
+    def are_at(self, played: Played) -> bool:
+        """Whether the same steps were taken in the same episodes, and by nobody else since."""
+        mine, own = all(_BEGUN_BY.get(x) is self for x in self._objects), self._played
+        return mine and own is not None and own.is_same(played)
 
     def go_to(self, played: Played, obs: PyTree) -> Bool[np.ndarray, "environments"]:
         """Plays episodes again up to where they were, unless they are there already.
@@ -190,9 +225,8 @@ class HostEpisodes:
         Returns:
             Where the episodes go on; elsewhere the next ones were started.
         """
-        begun, given = played.step > 0, self._vector.given
-        is_own = given is None or _BEGUN_BY.get(given) is self._mark
-        if is_own and self._played is not None and self._played.is_same(played):
+        begun = played.step > 0
+        if self.are_at(played):
             return np.ones_like(begun)
         if self._vector.starts_episodes:
             self._start(played._replace(number=played.number + begun))
@@ -259,8 +293,7 @@ class HostEpisodes:
 
     def _start(self, played: Played) -> None:
         """Starts an episode in each environment."""
-        if self._vector.given is not None:
-            _BEGUN_BY[self._vector.given] = self._mark
+        _BEGUN_BY.update(dict.fromkeys(self._objects, self))
         none = np.zeros_like(played.step)
         self._played = jax.tree.map(np.array, played._replace(step=none))
         self._begin(np.ones(len(none), bool))

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from jaxagents.core.names import nearest
 from jaxagents.envs.episodes import InfoNames
 
-_OF_VECTORS = ("final_obs", "final_info")
+_OF_VECTORS = ("final_obs", "final_observation", "final_info")
 Numbers = Float[np.ndarray, "environments *actors"]
 
 

@@ -17,6 +17,8 @@ from jaxagents.envs.on_host.infos import Infos
 
 _ENVPOOL = "envpool.python.envpool", "EnvPoolMixin"
 """Module and name of the class that vectors of EnvPool inherit from."""
+_FINAL = "final_obs", "final_observation"
+"""Names under which infos have the last observations of episodes; formerly the second."""
 
 
 class Vector(Copies):
@@ -80,7 +82,7 @@ class Vector(Copies):
         terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
         over, counts = terminated | truncated, ~self._starts
         next_obs = obs
-        if self._mode == AutoresetMode.SAME_STEP and over.any():
+        if over.any() and self.starts_episodes:
             next_obs = self._with_final(obs, info, over)
         if self._mode == AutoresetMode.NEXT_STEP:
             self._starts = over
@@ -106,14 +108,30 @@ class Vector(Copies):
     def _with_final(
         self, obs: PyTree, info: Mapping[str, Any], over: Bool[np.ndarray, "environments"]
     ) -> PyTree:
-        """Observations, with the last one where an episode is over in place of the next first one."""
-        obs, pool = jax.tree.map(np.copy, obs), self.env.unwrapped
+        """Observations, with the last one where an episode is over in place of the next first one.
+
+        At the first end it shows how the vector starts episodes, if that does not say so, or says
+        something else: it gives the last observations beside those of the next episodes, or instead.
+        """
+        given = next((info[name] for name in _FINAL if name in info), None)
+        if given is None:
+            if self._mode == AutoresetMode.SAME_STEP:
+                raise ValueError(
+                    f"{type(self.env.unwrapped).__qualname__} starts episodes in the step that ends one "
+                    "(AutoresetMode.SAME_STEP), but its infos have no 'final_obs', the last observation "
+                    "of each episode: add them, or make it with another autoreset_mode."
+                )
+            self._mode = AutoresetMode.NEXT_STEP
+            return obs
+        last, pool = jax.tree.map(np.copy, obs), self.env.unwrapped
         for i in np.flatnonzero(over):
-            final = info["final_obs"][i]
+            final = jax.tree.map(lambda rows, i=i: rows[i], given)
             if isinstance(pool, SyncVectorEnv):
                 _check_kept(pool.envs[i], final, pool._env_obs[i])
-            jax.tree.map(lambda rows, x, i=i: rows.__setitem__(i, x), obs, final)
-        return obs
+            jax.tree.map(lambda rows, x, i=i: rows.__setitem__(i, x), last, final)
+        if self._mode is None or not all(jax.tree.leaves(jax.tree.map(np.array_equal, last, obs))):
+            self._mode = AutoresetMode.SAME_STEP
+        return last
 
 
 def _check_kept(env: object, last: PyTree, first: PyTree) -> None:
@@ -134,14 +152,15 @@ def spaces_of_one(env: gymnasium.Env | VectorEnv) -> tuple[spaces.Space, spaces.
     return env.observation_space, env.action_space
 
 
-def autoreset_mode(env: VectorEnv) -> AutoresetMode:
-    """How a vector starts the next episode; where it does not say, in the next step, as by default.
+def autoreset_mode(env: VectorEnv) -> AutoresetMode | None:
+    """How a vector starts the next episode; `None` if it does not say.
 
     Its metadata come second: Gymnasium keeps them with the class of the environment, where the vector
     that was made last writes its own.
     """
-    known = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
-    return AutoresetMode(getattr(env.unwrapped, "autoreset_mode", known))
+    known = (env.metadata or {}).get("autoreset_mode")
+    mode = getattr(env.unwrapped, "autoreset_mode", known)
+    return None if mode is None else AutoresetMode(mode)
 
 
 class Checked(gymnasium.Wrapper):
@@ -163,6 +182,8 @@ class Checked(gymnasium.Wrapper):
 
     def step(self, action: PyTree) -> tuple[PyTree, float, bool, bool, dict[str, Any]]:
         """Takes a step, and checks the results."""
+        if isinstance(action, np.floating):  # from a vector, for a box without axes
+            action = np.asarray(action)
         outcome = step_of(self.env, self.env.step(action))
         if not self._has_stepped:
             self._check("step", outcome[0], outcome[-1])

@@ -28,8 +28,8 @@ class Changed(Walk):
 
 
 def started(make):
-    episodes = Gymnasium(make).episodes("training", 2, Terms(max_steps=10))
-    episodes.restart(np.arange(2, dtype=np.uint32))
+    with Gymnasium(make).playing("training", 2, Terms(max_steps=10)) as episodes:
+        episodes.restart(np.arange(2, dtype=np.uint32))
     return episodes
 
 

@@ -189,6 +189,70 @@ def test_finds_how_a_vector_starts_episodes_whatever_was_made_after_it():
         assert env.plays_again == (mode == DISABLED)
 
 
+class Counting(gymnasium.vector.VectorEnv):
+    """Counts to five in each environment, and starts again in the step that gets there."""
+
+    num_envs, metadata = 2, {}
+    single_observation_space = spaces.Box(0, 5, (1,))
+    single_action_space = spaces.Discrete(2)
+
+    def __init__(self, report):
+        self.report = report
+
+    def reset(self, *, seed=None, options=None):
+        self.count = np.array([[0.0], [2.0]], np.float32)
+        return self.count, {}
+
+    def step(self, actions):
+        final = self.count + 1
+        over = final[:, 0] == 5
+        self.count = np.where(over[:, None], 0, final)
+        info = self.report(final, over) if over.any() else {}
+        return self.count, np.ones(2), over, np.zeros(2, bool), info
+
+
+class Declared(Counting):
+    metadata = {"autoreset_mode": NEXT_STEP}  # noqa: RUF012 (as Gymnasium has it)
+
+
+def one_by_one(final, over):
+    rows = np.empty(2, object)
+    for i in np.flatnonzero(over):
+        rows[i] = final[i]
+    return {"final_obs": rows, "_final_obs": over}
+
+
+@pytest.mark.parametrize("kind", [Counting, Declared])
+@pytest.mark.parametrize(
+    "report",
+    [
+        one_by_one,
+        lambda final, over: {"final_obs": final},
+        lambda final, over: {"final_observation": final},
+    ],
+)
+def test_what_comes_back_tells_how_a_vector_starts_episodes(kind, report):
+    """All of forty transitions count, and the successor of 4 is 5."""
+    episodes = HostEpisodes(Vector(kind(report)), max_steps=100)
+    episodes.restart(SEEDS[:2])
+    for _ in range(20):
+        before, step = episodes.obs, episodes.step(np.zeros(2, np.int32))
+        assert step.counts.all()
+        np.testing.assert_array_equal(step.next_obs, before + 1)
+    assert episodes.played.number.sum() == 8
+
+
+def test_last_observations_that_are_missing_are_named():
+    vector = Counting(lambda final, over: {})
+    vector.autoreset_mode = SAME_STEP
+    episodes = HostEpisodes(Vector(vector), max_steps=100)
+    episodes.restart(SEEDS[:2])
+    for _ in range(2):
+        episodes.step(np.zeros(2, np.int32))
+    with pytest.raises(ValueError, match=r"Counting starts .* no 'final_obs'"):
+        episodes.step(np.zeros(2, np.int32))
+
+
 def test_actions_are_moved_into_their_box():
     box = spaces.Box(np.float32([-1, 0]), np.float32([1, 2]), dtype=np.float32)
     space = spaces.Dict({"box": box, "choice": spaces.Discrete(3)})
@@ -205,11 +269,40 @@ def test_actions_are_moved_into_their_box():
 def test_no_environment_is_played_in_twice():
     env, terms = Walk(render_mode="rgb_array"), Terms(max_steps=100)
     with pytest.raises(ValueError, match="The same Walk is there twice"):
-        Gymnasium(lambda: env).episodes("training", 2, terms)
+        Gymnasium(lambda: env).playing("training", 2, terms).__enter__()
     for both in (Gymnasium(lambda: env), Gymnasium(env, eval_env=lambda: env)):
-        both.episodes("training", 1, terms)
+        with both.playing("training", 1, terms):
+            pass
         with pytest.raises(ValueError, match="The same Walk is there twice"):
-            both.episodes("evaluation", 1, terms)
+            both.playing("evaluation", 1, terms).__enter__()
+
+
+def test_copies_are_taken_and_given_back():
+    """Those that are at the episodes in question are taken first; an environment plays in one place."""
+    env, terms = Gymnasium(Walk), Terms(max_steps=100)
+    with env.playing("training", 2, terms) as first, env.playing("training", 2, terms) as second:
+        assert not {*map(id, first.environments)} & {*map(id, second.environments)}
+        for episodes in (first, second):
+            episodes.restart(SEEDS[:2])
+        second.step(np.ones(2, np.int32))
+    for episodes in (first, second):
+        with env.playing("training", 2, terms, episodes.played) as again:
+            assert again is episodes
+        with env.for_agent().playing("training", 2, terms, episodes.played) as of_another:
+            assert of_another not in (first, second)
+    one = Walk()
+    with Gymnasium(one).playing("training", 1, terms) as its:
+        assert its.environments[0] is one
+        with Gymnasium(one).playing("training", 1, terms) as copied:
+            assert copied.environments[0] is not one
+    for shared in (lambda: one, SyncVectorEnv([Walk], autoreset_mode=DISABLED)):
+        with (
+            Gymnasium(shared).playing("training", 1, terms),
+            pytest.raises(ValueError, match=r"is being played in already, .* vector of its own"),
+        ):
+            Gymnasium(shared).playing("training", 1, terms).__enter__()
+        with Gymnasium(shared).playing("training", 1, terms):
+            pass
 
 
 def test_a_step_that_failed_is_not_taken_twice():

@@ -80,7 +80,8 @@ def drawing():
 
 
 def copies(kind):
-    return Gymnasium(kind).episodes("film", 2, TERMS)
+    with Gymnasium(kind).playing("film", 2, TERMS) as episodes:
+        return episodes
 
 
 def vector(mode):
@@ -91,7 +92,8 @@ def vector(mode):
 
 
 def actors(kind):
-    return PettingZoo(kind).episodes("film", 2, TERMS)
+    with PettingZoo(kind).playing("film", 2, TERMS) as episodes:
+        return episodes
 
 
 @pytest.mark.parametrize(

@@ -222,6 +222,7 @@ def test_no_environment_is_played_in_twice():
     """As in vectors of Gymnasium."""
     env = Relay()
     with pytest.raises(ValueError, match=r"The same Relay is there twice.*`\[env\] \* n` do not"):
-        PettingZoo([env] * 2).episodes("training", 2, TERMS)
-    both = PettingZoo(lambda: env)
-    assert both.episodes("training", 1, TERMS) is both.episodes("training", 1, TERMS)
+        PettingZoo([env] * 2).playing("training", 2, TERMS).__enter__()
+    several = PettingZoo([Relay(), Relay()])
+    with several.playing("training", 2, TERMS), pytest.raises(ValueError, match="relay is being"):
+        several.for_agent().playing("training", 2, TERMS).__enter__()

@@ -1,0 +1,268 @@
+"""Copies of an environment that a user made, and may have changed since."""
+
+import contextlib
+import copyreg
+import io
+import pickle
+import re
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+import cloudpickle
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils import EzPickle
+from gymnasium.wrappers import HumanRendering
+
+MakeCopy = Callable[..., Any]
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_OPAQUE = (type, FunctionType, MethodType, ModuleType)
+_POINTERS = r"client(_?id)?$|socket$"
+_ELSEWHERE = re.compile(_POINTERS, re.IGNORECASE)
+"""Names of attributes that may point to a simulation elsewhere, which pickled copies would share."""
+_NOT_COMPARED = re.compile(
+    r"spec$|metadata$|_np_random|_ezpickle_|^render_mode$|^isopen$|^checked_|^close_called$|"
+    rf"^episode_(count|start_time)$|(return|length|time)_queue$|{_POINTERS}",
+    re.IGNORECASE,
+)
+"""Names of attributes that say nothing about how an environment behaves, or not by their values; some
+are of Gymnasium's wrappers, which count what was played."""
+
+
+class Copier(NamedTuple):
+    """A way to copy an environment.
+
+    Attributes:
+        make: Makes a copy that opens no window; `render_mode` has it draw. `None` if there is no way.
+        differing: Names of the attributes in which copies differ from the environment.
+    """
+
+    make: MakeCopy | None
+    differing: list[str]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether it makes equal copies."""
+        return self.make is not None and not self.differing
+
+
+class Snapshot(NamedTuple):
+    """Makes copies of an environment from what it was pickled to."""
+
+    pickled: bytes
+
+    def __call__(self, render_mode: str | None = None) -> Any:
+        """A copy."""
+        return _drawing(pickle.loads(self.pickled), render_mode)
+
+
+class _ByAttributes(cloudpickle.Pickler):
+    """Pickles environments by what they hold, also where they would be made anew from arguments."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, EzPickle):
+            return copyreg.__newobj__, (type(obj),), vars(obj), None, None, _set_attributes  # pyright: ignore
+        if type(obj).__module__.partition(".")[0] == "pygame":
+            return type(None), ()  # windows and surfaces, which are made when something is drawn
+        return super().reducer_override(obj)
+
+
+def _set_attributes(x: Any, attributes: dict[str, Any]) -> None:
+    vars(x).update(attributes)
+
+
+def copier_of(env: Any, from_specification: MakeCopy | None = None) -> Copier:
+    """The way to copy an environment whose copies differ least from it.
+
+    A copy is made from the specification, from constructor arguments, or from all that the environment
+    holds: the first of them that is equal in every attribute that can be compared. If none is, both are
+    reset with one seed and compared again, since the environment may have been played in.
+
+    Args:
+        env: The environment, of Gymnasium or PettingZoo.
+        from_specification: Makes one from its specification, if it has one.
+
+    Returns:
+        The way.
+    """
+    makers, best = [], Copier(None, [])
+    for make in _makers(env, from_specification):
+        makers.append(make)
+        best = _better(best, make, env)
+        if best.is_equal:
+            return best
+    for make in makers:
+        best = _better(best, make, env, resets=True)
+    return best
+
+
+def _makers(env: Any, from_specification: MakeCopy | None) -> Iterator[MakeCopy]:
+    if from_specification is not None:
+        yield from_specification
+    if any(_ELSEWHERE.search(name) and x is not None for name, x in _attributes(env)):
+        return
+    for pickler in (cloudpickle.Pickler, _ByAttributes):
+        file = io.BytesIO()
+        try:
+            pickler(file).dump(env)
+        except Exception:  # of as many kinds as there are things in environments
+            continue
+        yield Snapshot(file.getvalue())
+
+
+def _better(best: Copier, make: MakeCopy, env: Any, resets: bool = False) -> Copier:
+    """The better way of two to copy an environment."""
+    try:
+        made = make()
+        if resets:
+            env.reset(seed=0)
+            made.reset(seed=0)
+    except Exception:  # as above
+        return best
+    differing = differences(env, made)
+    fewer = best.make is None or len(differing) < len(best.differing)
+    return Copier(make, differing) if fewer else best
+
+
+def copier_or_warning(
+    env: Any, name: str, adapter: str, from_specification: MakeCopy | None = None
+) -> MakeCopy | None:
+    """Makes copies of an environment; warns if they differ from it; `None` if there can be none."""
+    make, differing = copier_of(env, from_specification)
+    if differing:
+        warnings.warn(
+            f"{name} cannot be copied as it is: copies, which agents play in where they need more than "
+            f"one, differ in {differing}. Give a function that makes one with these set, as in "
+            f"Agent({adapter}(lambda: MyEnv()), None, config) with jaxagents.envs.{adapter}.",
+            stacklevel=3,
+        )
+    return make
+
+
+def _drawing(env: Any, render_mode: str | None) -> Any:
+    """An environment that draws in some mode, and opens no window."""
+    outer = env = without_windows(env)
+    while isinstance(outer, gymnasium.Wrapper):
+        outer.env = without_windows(outer.env)
+        outer = outer.env
+    if render_mode or getattr(env.unwrapped, "render_mode", None) == "human":
+        env.unwrapped.render_mode = render_mode
+    return env
+
+
+# Comparing.
+
+
+def differences(env: Any, other: Any) -> list[str]:
+    """The names of the attributes in which two environments differ, such as `"PendulumEnv.g"`.
+
+    Numbers, strings, arrays, spaces, models of MuJoCo, and containers and objects of them are compared;
+    random generators, functions and whatever draws are not.
+    """
+    todo: list[tuple[Any, Any, str]] = [(env, other, "")]
+    found: dict[str, None] = {}
+    seen: set[int] = set()
+    while todo:
+        x, y, name = todo.pop()
+        x, y = without_windows(x), without_windows(y)
+        parts = None if isinstance(x, _PLAIN) or id(x) in seen else _parts(x, y, name)
+        if parts is not None:
+            seen.add(id(x))
+            todo += parts
+        elif not isinstance(x, _PLAIN) and id(x) in seen:
+            continue
+        else:
+            with contextlib.suppress(Exception):  # what cannot be compared
+                found |= {name: None} if _differ(x, y) else {}
+    return sorted(found)
+
+
+def without_windows(env: Any) -> Any:
+    """An environment without the outermost wrappers that show it in a window."""
+    while isinstance(env, HumanRendering):
+        env = env.env
+    return env
+
+
+def _parts(x: Any, y: Any, name: str) -> list[tuple[Any, Any, str]] | None:
+    """The parts of two like objects or containers, with the names of what holds them."""
+    if isinstance(x, Mapping) and isinstance(y, Mapping) and x.keys() == y.keys():
+        return [(x[key], y[key], name) for key in x]
+    if _is_sequence(x) and _is_sequence(y) and len(x) == len(y):
+        return [(*pair, name) for pair in zip(x, y, strict=True)]
+    is_one = _is_array(x) or isinstance(x, spaces.Space)
+    if is_one or not (_is_object(x) and _is_object(y)) or type(x).__name__ != type(y).__name__:
+        return None
+    first, second = vars(x), vars(y)
+    names = [each for each in {**first, **second} if not _NOT_COMPARED.search(each)]
+    owner = type(x).__qualname__
+    return [(first.get(each), second.get(each), f"{owner}.{each}") for each in names]
+
+
+def _differ(x: Any, y: Any) -> bool:
+    """Whether two values differ; those that cannot be compared, such as windows, do not."""
+    if type(x).__name__ == type(y).__name__ == "MjModel":
+        return pickle.dumps(x) != pickle.dumps(y)
+    if not (_is_value(x) and _is_value(y)):
+        return False
+    if _is_array(x) and _is_array(y):
+        first, second = np.asarray(x), np.asarray(y)
+        are_real = first.dtype.kind in "fc" and second.dtype.kind in "fc"
+        return not np.array_equal(first, second, equal_nan=are_real)
+    if _is_array(x) or _is_array(y) or type(x).__name__ != type(y).__name__:
+        return not np.array_equal(x, y) if np.isscalar(x) and np.isscalar(y) else True
+    return bool(x != y) and not (x != x and y != y)
+
+
+def _is_value(x: Any) -> bool:
+    """Whether something can be compared."""
+    if isinstance(x, (*_PLAIN, spaces.Space)):
+        return True
+    if _is_array(x):
+        return np.asarray(x).dtype != object
+    if isinstance(x, Mapping | set | frozenset) or _is_sequence(x):
+        return all(map(_is_value, x))
+    return False
+
+
+def _is_array(x: Any) -> bool:
+    return isinstance(x, np.ndarray | np.generic) or (
+        hasattr(x, "__array__") and not isinstance(x, type)
+    )
+
+
+def _is_sequence(x: Any) -> bool:
+    return isinstance(x, Sequence | deque) and not isinstance(x, str | bytes)
+
+
+def _is_object(x: Any) -> bool:
+    return hasattr(x, "__dict__") and not isinstance(x, _OPAQUE)
+
+
+def state_of(env: Any) -> list[bytes]:
+    """The state of an environment, as far as it can be seen, to tell whether somebody played in it."""
+    held = [x for name, x in _attributes(env) if not _NOT_COMPARED.search(name)]
+    values = [x for x in held if _is_value(x) and not isinstance(x, spaces.Space)]
+    generators = [x for _, x in _attributes(env) if isinstance(x, np.random.Generator)]
+    return [pickle.dumps(x) for x in [*values, *(x.bit_generator.state for x in generators)]]
+
+
+def _attributes(env: Any) -> Iterator[tuple[str, Any]]:
+    """The attributes of an environment and of the objects that it holds."""
+    todo, seen = [env], set()
+    while todo:
+        x = todo.pop()
+        if id(x) in seen or isinstance(x, (*_PLAIN, spaces.Space)) or _is_array(x):
+            continue
+        seen.add(id(x))
+        if isinstance(x, Mapping):
+            todo += x.values()
+        elif _is_sequence(x):
+            todo += x
+        elif _is_object(x):
+            yield from vars(x).items()
+            todo += [part for name, part in vars(x).items() if not _NOT_COMPARED.search(name)]
