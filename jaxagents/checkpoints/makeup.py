@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -77,16 +77,16 @@ def _described(x: Any) -> Any:
         return {_CLASS: _described(x.func), **_described(arguments)}
     if isinstance(x, Mapping):
         return {str(key): _described(value) for key, value in x.items()}
-    if isinstance(x, tuple) and hasattr(x, "_asdict"):
-        return _described(x._asdict())
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return _described(dict(zip(cast(Any, x)._fields, x, strict=True)))
     if isinstance(x, list | tuple):
         return [_described(item) for item in x]
     if isinstance(x, jax.Array | np.ndarray) and not (isinstance(x, jax.Array) and is_key(x)):
         array = np.asarray(x)
         digest = zlib.crc32(np.ascontiguousarray(array).tobytes())
         return to_json(array) if array.size <= _LARGEST else [str(array.shape), digest]
-    if hasattr(x, "__qualname__"):
-        return x.__qualname__
+    if (name := getattr(x, "__qualname__", None)) is not None:
+        return name
     if dataclasses.is_dataclass(x):
         fields = [field.name for field in dataclasses.fields(x)]
         names = [x for x in fields if x not in _OF_BOUND_MODULES and not x.endswith(_INITIAL)]

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.stages import Traced
-from jax.tree_util import PyTreeDef
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import is_traced
@@ -27,7 +26,7 @@ T = TypeVar("T")
 _QUICK = {"cpu": {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}}
 
 _N_STRUCTURES = 16
-_of_structures: list[OrderedDict[PyTreeDef, "Jitted"]] = []
+_of_structures: list[OrderedDict[Any, "Jitted"]] = []
 """The programs of each function by `jit_by_structure`."""
 _lock = threading.RLock()
 _NUMBERS = (int, float)
@@ -139,7 +138,7 @@ def jit_by_structure(function: Callable[P, T]) -> Callable[P, T]:
     Returns:
         The compiled function.
     """
-    programs: OrderedDict[PyTreeDef, Jitted] = OrderedDict()
+    programs: OrderedDict[Any, Jitted] = OrderedDict()
     _of_structures.append(programs)
 
     @functools.wraps(function)

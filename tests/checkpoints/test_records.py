@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +19,7 @@ from flax import linen as nn
 from probes import BestAction, MatchSign
 from saved_runs import CASE, CASES, KEY, contents, damage_arrays, make, trained
 
-from jaxagents import PPO, verify
+from jaxagents import A2C, PPO, a2c, verify
 from jaxagents.callbacks import Callback
 from jaxagents.checkpoints.disk import lock
 from jaxagents.checkpoints.leaves import check_leaves, leaves_of, pack
@@ -160,6 +161,29 @@ def test_refuses_networks_that_compute_something_else_with_the_same_arrays(folde
     assert agent.previous_training_max_step == 6
     with pytest.raises(TypeError, match="strict"):
         agent.restore("last", strict="no")
+
+
+def test_refuses_another_network_or_options_of_an_environment_on_the_host(tmp_path):
+    def agent(activation=nn.tanh, **options):
+        networks = {
+            "actor_network": CategoricalActor(2, (4,), activation),
+            "critic_network": StateCritic((4,)),
+        }
+        sizes = {"n_steps": 1, "batch_size": 1, "rollout_length": 2, **networks}
+        env = gymnasium.make("CartPole-v1", **options)
+        config = a2c.AgentConfig(**sizes, checkpoint_dir=tmp_path / "run", restore_agent=True)
+        return A2C(env, None, config, eval_during_training=False)
+
+    agent(sutton_barto_reward=True).train(KEY, progress=False)
+    for other, told in (
+        (agent(nn.relu, sutton_barto_reward=True), "activation was tanh, is relu"),
+        (agent(sutton_barto_reward=False), "sutton_barto_reward was True, is False"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            other.restore("last")
+        with pytest.warns(UserWarning, match=told):
+            other.restore("last", strict=False)
+    agent(sutton_barto_reward=True, render_mode="rgb_array").restore("last")
 
 
 class Scaled(nn.Module):

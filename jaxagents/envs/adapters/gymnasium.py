@@ -101,6 +101,7 @@ class Gymnasium(HostEnvironment, Native):
         if any(limits):  # both environments apply their own; another cap must not come earlier
             self.max_steps = max(limit or LONGEST for limit in limits)
         spec = _specification_of(first)
+        self.params = {} if spec is None else _options_of(spec)
         self._n_kept = (spec and _limit_of_specification(spec)) or LONGEST_KEPT
         self._name = _name_of(first)
         self.render_fps = first.metadata.get("render_fps", Native.render_fps)
@@ -301,6 +302,12 @@ def _limit_of(env: gymnasium.Env | VectorEnv) -> int | None:
         env = env.env
     spec = _specification_of(env) if isinstance(env, VectorEnv) else None
     return _limit_of_specification(spec) if spec else min(limits, default=None)
+
+
+def _options_of(spec: EnvSpec) -> dict[str, Any]:
+    """The options that an environment was made with, but for how it draws and how many there are."""
+    left_out = (*_OF_VECTORS, "render_mode", "max_episode_steps", "wrappers")
+    return {name: x for name, x in spec.kwargs.items() if name not in left_out}
 
 
 def _limit_of_specification(spec: EnvSpec) -> int | None:

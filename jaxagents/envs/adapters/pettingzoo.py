@@ -78,6 +78,8 @@ class PettingZoo(HostEnvironment, Native):
         metadata = getattr(first, "metadata", {})
         own_name = str(metadata.get("name", type(first.unwrapped).__qualname__))
         self._name = env.name if isinstance(env, _Recipe) else own_name
+        options = env.options if isinstance(env, _Recipe) else {}
+        self.params = {name: x for name, x in options.items() if name != "render_mode"}
         self._actors = Actors(first, self._name)
         self._example = self._actors.example()
         others = {f"Environment {i}": each for i, each in enumerate(self._given)}
