@@ -1,4 +1,4 @@
-"""The make-up of a run, as JSON: its networks, and the parameters of its environment."""
+"""The make-up of a run, as JSON: its networks and its environment."""
 
 import dataclasses
 import functools
@@ -12,6 +12,8 @@ from jaxtyping import PyTree
 
 from jaxagents.core.arrays import is_key
 from jaxagents.core.describe import to_json
+from jaxagents.envs.adapters import Functional
+from jaxagents.envs.environment import Environment
 from jaxagents.learners.train_state import TrainState
 
 _CLASS = "class"
@@ -20,6 +22,8 @@ _LARGEST = 64
 _OF_BOUND_MODULES = ("parent", "name")
 _INITIAL = "_init"
 """The end of the names of initialisers, which trained networks do not depend on."""
+_TOLD_OTHERWISE = ("params", "render_fps")
+"""Attributes of environments that are described by themselves, or only concern videos."""
 _OF_POLICIES = ("squash_actions",)
 """Fields of configurations that change what a policy does with the outputs of its network."""
 
@@ -32,8 +36,8 @@ def makeup_of(agent: Any, runner: PyTree) -> dict[str, Any]:
         runner: Its runner, or the shapes of one.
 
     Returns:
-        By name, the networks with their classes and fields, the parameters of the environment, and how
-            actions are made of outputs.
+        By name, the networks with their classes and fields, the environment with its parameters and
+            attributes, and how actions are made of outputs.
     """
 
     def is_network(x: PyTree) -> bool:
@@ -46,8 +50,13 @@ def makeup_of(agent: Any, runner: PyTree) -> dict[str, Any]:
         if is_network(state)
     }
     fields = {name: vars(agent.config).get(name) for name in _OF_POLICIES}
-    params = {"environment parameters": _described(agent.env_params)}
-    return {**networks, **params, **{name: x for name, x in fields.items() if x is not None}}
+    env, params = agent.episodes.env, _described(agent.env_params)
+    return {
+        **networks,
+        "environment parameters": params,
+        **({} if env.on_host else {"environment": _described(env)}),
+        **{name: x for name, x in fields.items() if x is not None},
+    }
 
 
 def differences(saved: Any, own: Any, name: str = "") -> Iterator[str]:
@@ -85,6 +94,10 @@ def _described(x: Any) -> Any:
         array = np.asarray(x)
         digest = zlib.crc32(np.ascontiguousarray(array).tobytes())
         return to_json(array) if array.size <= _LARGEST else [str(array.shape), digest]
+    if isinstance(x, Environment):
+        held = {} if isinstance(x, Functional) else vars(x)
+        names = [name for name in held if name not in _TOLD_OTHERWISE and not name.startswith("_")]
+        return {_CLASS: type(x).__qualname__, **_described({name: held[name] for name in names})}
     if (name := getattr(x, "__qualname__", None)) is not None:
         return name
     if dataclasses.is_dataclass(x):

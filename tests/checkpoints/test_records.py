@@ -19,7 +19,7 @@ from flax import linen as nn
 from probes import BestAction, MatchSign
 from saved_runs import CASE, CASES, KEY, contents, damage_arrays, make, trained
 
-from jaxagents import A2C, PPO, a2c, verify
+from jaxagents import A2C, PPO, Environment, a2c, verify
 from jaxagents.callbacks import Callback
 from jaxagents.checkpoints.disk import lock
 from jaxagents.checkpoints.leaves import check_leaves, leaves_of, pack
@@ -27,6 +27,9 @@ from jaxagents.checkpoints.makeup import differences, makeup_of
 from jaxagents.checkpoints.records import AgentStore, saved_steps
 from jaxagents.checkpoints.writer import Writer
 from jaxagents.core.hyperparameters import CosineSchedule
+from jaxagents.envs import FrameStack
+from jaxagents.envs.environment import Step
+from jaxagents.envs.spaces import Discrete
 from jaxagents.networks import CategoricalActor, StateCritic
 from jaxagents.ppo import AgentConfig, OptimizerParams
 
@@ -198,9 +201,31 @@ class Scaled(nn.Module):
         return nn.Dense(2, kernel_init=self.kernel_init)(self.function(obs * self.table[0]))
 
 
+class Attracted(Environment):
+    """Has an attribute that its steps depend on."""
+
+    action_space = Discrete(2)
+
+    def __init__(self, force):
+        self.force = force
+
+    def reset(self, key):
+        return jnp.zeros(2), jnp.zeros(2)
+
+    def step(self, key, state, action):
+        after = state - self.force
+        return Step(after, after, jnp.float32(0), jnp.bool(False), jnp.bool(False), {})
+
+
 LEAKY = functools.partial(nn.leaky_relu, negative_slope=0.2)
 MAKEUPS = [
     ({"gravity": 9.8}, {"gravity": 1.6}, "environment parameters: gravity was 9.8, is 1.6"),
+    ({"env": Attracted(0.5)}, {"env": Attracted(2.0)}, "environment: force was 0.5, is 2.0"),
+    (
+        {"env": FrameStack(Attracted(0.5), 2)},
+        {"env": FrameStack(Attracted(2.0), 2)},
+        "environment: env: force was 0.5, is 2.0",
+    ),
     ({"squash_actions": False}, {"squash_actions": True}, "squash_actions was False, is True"),
     ({}, {"memory": "gru"}, "actor_training: class was CategoricalActor, is WithMemory"),
     (Scaled((1.0, 1.0)), Scaled((2.0, 2.0)), "table was [1.0, 1.0], is [2.0, 2.0]"),
@@ -220,9 +245,10 @@ MAKEUPS = [
 def test_differences_of_networks_and_environments_are_told(saved, own, told):
     def makeup(given):
         fields = {"actor_network": given} if isinstance(given, nn.Module) else dict(given)
+        env = fields.pop("env", MatchSign())
         params = {name: fields.pop(name) for name in ("gravity", "table") if name in fields}
         config = AgentConfig(batch_size=4, rollout_length=8, **fields)
-        agent = PPO(MatchSign(), params, config)
+        agent = PPO(env, params or None, config)
         text = json.dumps(makeup_of(agent, jax.eval_shape(agent.start, KEY)))
         assert not re.search("0x[0-9a-f]{6}", text)  # an address
         return json.loads(text)
