@@ -31,7 +31,7 @@ from jaxagents.core.metrics import Metrics, MetricStats
 from jaxagents.core.names import missing_attribute
 from jaxagents.core.numbers import flag, not_negative, positive
 from jaxagents.engine import run, sweep
-from jaxagents.engine.behaviour import Behaviour, ConfigT, without_files
+from jaxagents.engine.behaviour import Behaviour, ConfigT, parts_of, without_files
 from jaxagents.engine.executors import OnDevice, OnMesh
 from jaxagents.engine.host import OnHost
 from jaxagents.engine.loop import Interruption
@@ -706,7 +706,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             store.check(may_be_filled=self.config.restore_agent)
         identities = [id(array) for array in jax.tree.leaves(self.data)]
         key = type(self), fingerprint({**vars(self), "data": identities})
-        self.programs = Programs.of(behaviour, users_own((type(self), behaviour._parts)))
+        self.programs = Programs.of(behaviour, users_own(parts_of(behaviour)))
         self._last = LastRun()
         self._key = key
 

@@ -110,7 +110,7 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
                 "give the policy."
             )
         check_n_actors(self.episodes.env, name, self._is_of_actors)
-        self._check_axes_of_images(env_name)
+        _check_axes_of_images(self, env_name)
         check_components(space, f"{env_name}.action_space")
         for part in leaves(space):
             if is_discrete(part) or is_multi_discrete(part):
@@ -133,17 +133,17 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
             )
         super()._validate()
 
-    def _check_axes_of_images(self, env: str) -> None:
-        """Raises or warns if default networks would take channels of images for another axis."""
-        config = self.config
-        fields = [name for name in vars(config) if name.endswith("_network")]
-        is_heeded = config.trunk is None and any(
-            getattr(config, field) is None and not is_own(type(self), f"_{field}")
-            for field in fields
-        )
-        n_leading = int(bool(self.episodes.actors_shape) and _own_observations(self))
-        obs = network_input(self._observation)
-        check_channels_first(config, obs, env, is_heeded=is_heeded, n_leading=n_leading)
+
+def _check_axes_of_images(agent: OnPolicyBase, env: str) -> None:
+    """Raises or warns if default networks would take channels of images for another axis."""
+    fields = [name for name in vars(agent.config) if name.endswith("_network")]
+    is_heeded = agent.config.trunk is None and any(
+        getattr(agent.config, field) is None and not is_own(type(agent), f"_{field}")
+        for field in fields
+    )
+    n_leading = int(bool(agent.episodes.actors_shape) and _own_observations(agent))
+    obs = network_input(agent._observation)
+    check_channels_first(agent.config, obs, env, is_heeded=is_heeded, n_leading=n_leading)
 
 
 def as_declared(agent: OnPolicyBase, network: nn.Module, n_leading: int = 0) -> nn.Module:

@@ -330,11 +330,6 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         return self if self.programs is None else self.programs.behaviour
 
     @property
-    def _parts(self) -> dict[str, Any]:
-        """The attributes that it is compared by, by name."""
-        return {name: part for name, part in vars(self).items() if name != "_key"}
-
-    @property
     def program(self) -> Program[HyperparametersT, RunnerT]:
         """The pure functions of a runner that training consists of."""
         return Program(self.behaviour)
@@ -395,12 +390,18 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         return isinstance(other, Behaviour) and self._key == other._key
 
 
+def parts_of(behaviour: Behaviour) -> dict[str, Any]:
+    """The attributes that a behaviour is compared by, by name, and its class."""
+    parts = {name: part for name, part in vars(behaviour).items() if name != "_key"}
+    return {"class": type(behaviour), **parts}
+
+
 def without_files(agent: BehaviourT) -> BehaviourT:
     """The behaviour of an agent, validated: the same agent with neither files nor data."""
     twin = copy.copy(agent)
     twin.config = agent.config.without_files()
     twin.data = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), agent.data)
-    twin._key = fingerprint((type(agent), twin._parts))
+    twin._key = fingerprint(parts_of(twin))
     if Programs.are_known(twin):  # and so is that it is valid
         return twin
     check_hook_names(type(agent), agent._hooks, FORMER_HOOKS, vars(agent))

@@ -45,13 +45,12 @@ class Shaped(gymnasium.Env):
         return np.zeros(3, np.float32), -np.sum(np.abs(action)), self._time == 4, False, {}
 
 
-@SHAPES
 @pytest.mark.parametrize(
-    ("agent", "config"),
+    ("agent", "config", "shape"),
     [
-        (PPO, ppo.AgentConfig(**ON_POLICY)),
-        (SAC, sac.AgentConfig(**OFF_POLICY)),
-        (TD3, td3.AgentConfig(**OFF_POLICY)),
+        (PPO, ppo.AgentConfig(**ON_POLICY), (2, 3)),
+        (SAC, sac.AgentConfig(**OFF_POLICY), (2, 3)),
+        (TD3, td3.AgentConfig(**OFF_POLICY), ()),
     ],
     ids=["PPO", "SAC", "TD3"],
 )

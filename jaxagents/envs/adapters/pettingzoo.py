@@ -15,7 +15,7 @@ from pettingzoo.env_registry.exceptions import FailedToImport
 
 from jaxagents.envs.adapters.native import Native
 from jaxagents.envs.episodes import LONGEST
-from jaxagents.envs.on_host.copying import Snapshot, copier_or_warning
+from jaxagents.envs.on_host.copying import PickledEnvironment, copier_or_warning
 from jaxagents.envs.on_host.environment import HostEnvironment, Terms
 from jaxagents.envs.on_host.parallel import Actors, ParallelCopies
 
@@ -195,7 +195,7 @@ def _made_by(make: MakeParallel | None) -> ParallelEnv:
 
 def _identity_of(env: object, make: MakeParallel | None) -> Hashable:
     """The bytes that an environment was pickled to, or itself."""
-    if isinstance(make, Snapshot) and isinstance(env, ParallelEnv):
+    if isinstance(make, PickledEnvironment) and isinstance(env, ParallelEnv):
         return make.pickled
     return tuple(env) if isinstance(env, Sequence) else cast(Hashable, env)
 

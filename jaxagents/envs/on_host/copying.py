@@ -50,7 +50,7 @@ class Copier(NamedTuple):
         return self.make is not None and not self.differing
 
 
-class Snapshot(NamedTuple):
+class PickledEnvironment(NamedTuple):
     """Makes copies of an environment from what it was pickled to."""
 
     pickled: bytes
@@ -111,7 +111,7 @@ def _makers(env: Any, from_specification: MakeCopy | None) -> Iterator[MakeCopy]
             pickler(file).dump(env)
         except Exception:  # of as many kinds as there are things in environments
             continue
-        yield Snapshot(file.getvalue())
+        yield PickledEnvironment(file.getvalue())
 
 
 def _better(best: Copier, make: MakeCopy, env: Any, resets: bool = False) -> Copier:
