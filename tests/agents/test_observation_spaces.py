@@ -75,12 +75,7 @@ def inputs_of_networks(agent, kind=MLP):
 PARTS = Composite({"room": Discrete(4), "gears": MultiDiscrete((2, 3)), "speed": Box(-9, 9, (1,))})
 AT = {"room": np.int32(2), "gears": np.int32([1, 0]), "speed": np.float32([5])}
 READ = np.float32([0, 1, 1, 0, 0, 0, 0, 1, 0, 5])  # gears, room, speed
-ROOMS = [
-    (Discrete(4), np.int32(2), READ[5:9]),
-    (Composite({"room": Discrete(4)}), {"room": np.int32(2)}, READ[5:9]),
-    (MultiDiscrete((4,)), np.int32([2]), READ[5:9]),
-    (PARTS, AT, READ),
-]
+ROOMS = [(MultiDiscrete((4,)), np.int32([2]), READ[5:9]), (PARTS, AT, READ)]
 ARM = Box(-1.0, 1.0, (1,))
 
 
