@@ -13,7 +13,6 @@ from jaxtyping import Array, Int, Key, PyTree, Shaped, UInt8, UInt32
 
 from jaxagents.envs.environment import Environment, Wording
 from jaxagents.envs.episodes import InfoNames
-from jaxagents.envs.on_host.copying import PickledEnvironment
 from jaxagents.envs.on_host.episodes import Copies, HostEpisodes, Played, check_distinct
 
 LONGEST_KEPT = 10_000
@@ -259,6 +258,8 @@ class HostEnvironment(Environment):
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but the copies in which episodes are being played; others are made of it."""
+        from jaxagents.envs.on_host.copying import PickledEnvironment  # imports Gymnasium
+
         left_out = {"_copies", "_all_copies"}
         if isinstance(self._make, PickledEnvironment) and self._n_given is None:
             left_out.add("env")  # pickled by itself, it might lose what was set in it

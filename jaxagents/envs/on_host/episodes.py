@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, PyTree, UInt8, UInt32
 
 from jaxagents.core.observed import action_mask
-from jaxagents.envs.on_host.copying import state_of
 from jaxagents.envs.on_host.infos import Infos, Numbers
 from jaxagents.envs.spaces import Space, box_bounds, is_box, is_multi_discrete, map_spaces
 
@@ -202,6 +201,8 @@ class HostEpisodes:
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
         """A context in which they are played; before, a user may have played in the environments."""
+        from jaxagents.envs.on_host.copying import state_of  # imports Gymnasium
+
         is_given = self._vector.given is not None
         if is_given and self._left is not None and self._left != state_of(self._vector):
             self._played = None
