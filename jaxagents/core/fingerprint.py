@@ -94,11 +94,13 @@ def attributes(x: Any) -> dict[str, Any]:
 
     Returns:
         By name, the fields of a dataclass and all else that was set, but for what was computed from it;
-            nothing for an object with an `==` and a hash of its own.
+            nothing for an object that has its `==` and its hash from a class of a library.
     """
     if isinstance(x, type):
         return dict(_of_classes(x))
-    if not (dataclasses.is_dataclass(x) or _is_compared_by_default(x) or type(x).__hash__ is None):
+    owner = next(cls for cls in type(x).__mro__ if "__eq__" in vars(cls))
+    is_compared_otherwise = owner is not object and _is_of_library(owner)
+    if is_compared_otherwise and not dataclasses.is_dataclass(x) and type(x).__hash__ is not None:
         return {}
     fields = dataclasses.fields(x) if dataclasses.is_dataclass(x) else ()
     names = dict.fromkeys([*(field.name for field in fields), *getattr(x, "__dict__", ())])

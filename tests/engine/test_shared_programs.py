@@ -194,13 +194,24 @@ def test_a_new_agent_sees_what_has_changed(change, expected):
     assert return_of(change()) == expected
 
 
-def test_an_agent_whose_environment_has_changed_says_so_and_compiles_anew():
-    env = Paying()
+class Equal(Paying):
+    """Has an `==` of its own, which passes over what it pays."""
+
+    def __eq__(self, other):
+        return isinstance(other, Equal)
+
+    def __hash__(self):
+        return 0
+
+
+@pytest.mark.parametrize("kind", [Paying, Equal])
+def test_an_agent_whose_environment_has_changed_says_so_and_compiles_anew(kind):
+    env = kind()
     agent = agent_in(env)
     assert return_of(agent) == 5.0
     env.paid = 2.0
     with pytest.warns(
-        UserWarning, match=r"Paying has changed .* compiled with it: paid\. They are"
+        UserWarning, match=rf"{kind.__name__} has changed .* compiled with it: paid\. They are"
     ):
         assert return_of(agent) == 10.0
     with warnings.catch_warnings(action="error"), compilations() as made:
