@@ -24,14 +24,14 @@ from jaxagents.core import processes
 from jaxagents.core.arrays import RandomKey, Seed, as_key, as_keys, single_key
 from jaxagents.core.compilation import Programs, compiled, is_tracing, nan_is_allowed
 from jaxagents.core.describe import describe
-from jaxagents.core.fingerprint import fingerprint, users_own
+from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.grid import Grid
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.metrics import Metrics, MetricStats
 from jaxagents.core.names import missing_attribute
 from jaxagents.core.numbers import flag, not_negative, positive
 from jaxagents.engine import run, sweep
-from jaxagents.engine.behaviour import Behaviour, ConfigT, parts_of, without_files
+from jaxagents.engine.behaviour import Behaviour, ConfigT, without_files
 from jaxagents.engine.executors import OnDevice, OnMesh
 from jaxagents.engine.host import OnHost
 from jaxagents.engine.loop import Interruption
@@ -700,13 +700,13 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 f"{name}.__init__ must call super().__init__(env, env_params, config), which makes the "
                 "agent."
             )
-        behaviour = without_files(self)
+        behaviour, may_change = without_files(self)
         if self.config.checkpoint_dir is not None:
             store = checkpoint.AgentStore(self.config.checkpoint_dir)
             store.check(may_be_filled=self.config.restore_agent)
         identities = [id(array) for array in jax.tree.leaves(self.data)]
         key = type(self), fingerprint({**vars(self), "data": identities})
-        self.programs = Programs.of(behaviour, users_own(parts_of(behaviour)))
+        self.programs = Programs.of(behaviour, may_change)
         self._last = LastRun()
         self._key = key
 

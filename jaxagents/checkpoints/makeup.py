@@ -92,8 +92,9 @@ def _described(x: Any) -> Any:
         return [_described(item) for item in x]
     if isinstance(x, jax.Array | np.ndarray) and not (isinstance(x, jax.Array) and is_key(x)):
         array = np.asarray(x)
-        digest = zlib.crc32(np.ascontiguousarray(array).tobytes())
-        return to_json(array) if array.size <= _LARGEST else [str(array.shape), digest]
+        if array.size <= _LARGEST:
+            return to_json(array)
+        return [str(array.shape), zlib.crc32(array.tobytes())]
     if isinstance(x, Environment):
         held = {} if isinstance(x, Functional) else vars(x)
         names = [name for name in held if name not in _TOLD_OTHERWISE and not name.startswith("_")]
@@ -102,8 +103,7 @@ def _described(x: Any) -> Any:
         return name
     if dataclasses.is_dataclass(x):
         fields = [field.name for field in dataclasses.fields(x)]
-        names = [x for x in fields if x not in _OF_BOUND_MODULES and not x.endswith(_INITIAL)]
-        parts = {name: getattr(x, name) for name in names}
-        return {_CLASS: type(x).__qualname__, **_described(parts)}
+        kept = [n for n in fields if n not in _OF_BOUND_MODULES and not n.endswith(_INITIAL)]
+        return {_CLASS: type(x).__qualname__, **_described({n: getattr(x, n) for n in kept})}
     plain = x is None or isinstance(x, bool | int | float | str | np.generic | jax.Array)
     return to_json(x) if plain else type(x).__qualname__

@@ -277,6 +277,7 @@ def records_of(
         rng: Random key of a fresh run, which its checkpoints note.
     """
     store, start = AgentStore(agent.config.checkpoint_dir), int(runner.update_step)
+    makeup = makeup_of(agent, runner)
     if rng is not None:
         first_key = to_json(as_key(rng))
     else:
@@ -285,8 +286,7 @@ def records_of(
     def snapshot(runner: PyTree) -> Snapshot:
         is_spoilt = bool(not_finite(agent.vital_arrays(runner)))
         is_spoilt = processes.in_any(is_spoilt) if together else is_spoilt
-        notes = {**notes_of_schedules(runner.hyperparams), _FIRST_KEY: first_key}
-        notes[_MAKEUP] = makeup_of(agent, runner)
+        notes = {**notes_of_schedules(runner.hyperparams), _FIRST_KEY: first_key, _MAKEUP: makeup}
         keys = [leaf for leaf in jax.tree.leaves(runner) if is_key(leaf)]
         if keys:
             notes[_KEYS] = str(implementation_of(keys[0]))

@@ -147,9 +147,11 @@ class Run:
         from jaxagents.data import Dataset
         from jaxagents.envs import as_environment
 
-        spaces = {"rescaled": (-1.0, 1.0), "environment": as_environment(env).action_space}
         assert self.dataset is not None
-        return Dataset.load(self.dataset, action_space=spaces.get(self.dataset_actions or ""))
+        space: Any = (-1.0, 1.0) if self.dataset_actions == "rescaled" else None
+        if self.dataset_actions == "environment":
+            space = as_environment(env).action_space
+        return Dataset.load(self.dataset, action_space=space)
 
     def make_hyperparams(self) -> Any:
         """The hyperparameters; of a sweep, with an array for each that is not the same in all sets.

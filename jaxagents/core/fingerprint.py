@@ -68,7 +68,8 @@ def fingerprint(x: object) -> Hashable:
     Returns:
         The key.
     """
-    return _Walk().key(x, ())
+    key, _ = fingerprint_and_users_own(x)
+    return key
 
 
 def users_own(x: object) -> list[Any]:
@@ -81,9 +82,14 @@ def users_own(x: object) -> list[Any]:
         The classes, functions and objects of classes that no known library defines, without the parts
         inside of them.
     """
+    _, parts = fingerprint_and_users_own(x)
+    return parts
+
+
+def fingerprint_and_users_own(x: object) -> tuple[Hashable, list[Any]]:
+    """Both of an object, in one walk through its parts."""
     walk = _Walk()
-    walk.key(x, ())
-    return walk.users_own
+    return walk.key(x, ()), walk.users_own
 
 
 def attributes(x: Any) -> dict[str, Any]:

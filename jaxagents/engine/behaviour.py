@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.compilation import Programs
 from jaxagents.core.describe import describe, name_of
-from jaxagents.core.fingerprint import fingerprint
+from jaxagents.core.fingerprint import fingerprint_and_users_own
 from jaxagents.core.hook_names import FORMER_HOOKS, check_hook_forms, check_hook_names
 from jaxagents.core.hyperparameters import Hyperparameters, values_at
 from jaxagents.core.metrics import Metrics
@@ -390,20 +390,18 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         return isinstance(other, Behaviour) and self._key == other._key
 
 
-def parts_of(behaviour: Behaviour) -> dict[str, Any]:
-    """The attributes that a behaviour is compared by, by name, and its class."""
-    parts = {name: part for name, part in vars(behaviour).items() if name != "_key"}
-    return {"class": type(behaviour), **parts}
+def without_files(agent: BehaviourT) -> tuple[BehaviourT, list[Any]]:
+    """The behaviour of an agent, validated: the same agent with neither files nor data.
 
-
-def without_files(agent: BehaviourT) -> BehaviourT:
-    """The behaviour of an agent, validated: the same agent with neither files nor data."""
+    Also gives its parts with code of users.
+    """
     twin = copy.copy(agent)
     twin.config = agent.config.without_files()
     twin.data = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), agent.data)
-    twin._key = fingerprint(parts_of(twin))
+    parts = {name: part for name, part in vars(twin).items() if name != "_key"}
+    twin._key, may_change = fingerprint_and_users_own((type(agent), parts))
     if Programs.are_known(twin):  # and so is that it is valid
-        return twin
+        return twin, may_change
     check_hook_names(type(agent), agent._hooks, FORMER_HOOKS, vars(agent))
     check_hook_forms(agent, agent._called_alike())
     info = inspect.signature(agent._eval_metrics).parameters.get("info")
@@ -420,7 +418,7 @@ def without_files(agent: BehaviourT) -> BehaviourT:
         n_envs = None if agent.host_collection is None else agent.config.batch_size
         env.check(n_envs, agent.eval_during_training)
     twin._validate()
-    return twin
+    return twin, may_change
 
 
 def _check_kind(owner: str, expected: type, given: object) -> None:

@@ -169,12 +169,12 @@ def differences(env: Any, other: Any) -> list[str]:
     while todo:
         x, y, name = todo.pop()
         x, y = without_windows(x), without_windows(y)
-        parts = None if isinstance(x, _PLAIN) or id(x) in seen else _parts(x, y, name)
+        if id(x) in seen:
+            continue
+        parts = _parts(x, y, name)
         if parts is not None:
             seen.add(id(x))
             todo += parts
-        elif not isinstance(x, _PLAIN) and id(x) in seen:
-            continue
         else:
             with contextlib.suppress(Exception):  # what cannot be compared
                 found |= {name: None} if _differ(x, y) else {}
