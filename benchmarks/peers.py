@@ -1,12 +1,15 @@
 """Fresh processes for what is measured, and virtual environments of other libraries."""
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +18,8 @@ from typing import Any
 WORKERS = Path(__file__).parent / "workers"
 VENVS = Path(__file__).parent / ".venvs"
 OURS = "jaxagents"
+N_TURNS = 5
+STEPS_OF_A_TURN = "steps_of_a_turn"
 SHARED_PACKAGES = ("jax", "jaxlib", "flax", "optax")
 PYTORCH_FOR_CPU = ("--extra-index-url", "https://download.pytorch.org/whl/cpu")
 SB3 = ("stable-baselines3==2.9.2", "minatar==1.0.15", *PYTORCH_FOR_CPU)
@@ -51,29 +56,104 @@ def python_of(name: str) -> Path:
 
 
 def run_worker(command: Sequence[object], timeout: float, **variables: str) -> Result:
-    """Runs a worker in a fresh process, and in a folder of its own, which goes with what it leaves.
+    """Runs a worker alone; see `take_turns`."""
+    return take_turns({OURS: command}, N_TURNS, timeout, **variables)[OURS]
+
+
+def take_turns(
+    commands: dict[str, Sequence[object]], n_turns: int, timeout: float, **variables: str
+) -> Round:
+    """Runs workers, which train in turns, each while the others wait, and in alternating order.
+
+    What disturbs the machine then disturbs all alike: ratios of a turn are exact to a few percent.
+    Workers that take no turns run one after the other.
 
     Args:
-        command: Its command line.
-        timeout: Seconds after which it is ended.
+        commands: Command lines, by the names of libraries.
+        n_turns: How often each trains, once it has compiled.
+        timeout: Seconds after which a worker is ended.
         **variables: Environment variables.
 
     Returns:
-        What it measured, or only `failure`.
+        What each measured, or only `failure`: besides its own report, the speed in each turn, `turns`,
+        and their median.
     """
-    environment = {"JAX_PLATFORMS": "cpu", **os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}
-    environment |= variables
-    with tempfile.TemporaryDirectory() as folder:
-        environment["TMPDIR"] = folder
-        how = {"capture_output": True, "text": True, "env": environment, "cwd": folder}
-        try:
-            done = subprocess.run([str(word) for word in command], timeout=timeout, **how)
-        except subprocess.TimeoutExpired:
-            return {"failure": f"timed out after {timeout:g} s"}
-    if done.returncode != 0:
-        print(done.stderr, file=sys.stderr)
-        return {"failure": f"failed with exit code {done.returncode}"}
-    return json.loads(done.stdout.splitlines()[-1])
+    with contextlib.ExitStack() as stack:
+        players = {
+            library: stack.enter_context(Player(command, timeout, variables))
+            for library, command in commands.items()
+        }
+        for turn in range(n_turns):
+            for player in list(players.values())[:: -1 if turn % 2 else 1]:
+                player.take_turn()
+        return {library: player.result for library, player in players.items()}
+
+
+class Player:
+    """A worker in a fresh process, and in a folder of its own, which goes with what it leaves.
+
+    Attributes:
+        result: What it has measured so far, or only `failure`.
+    """
+
+    def __init__(
+        self, command: Sequence[object], timeout: float, variables: dict[str, str]
+    ) -> None:
+        """Starts the process, and waits for its report."""
+        self._left = contextlib.ExitStack()
+        folder = self._left.enter_context(tempfile.TemporaryDirectory())
+        errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self._errors = self._left.enter_context(errors)
+        environment = {"JAX_PLATFORMS": "cpu", **os.environ, "TMPDIR": folder}
+        environment |= {"JAX_ENABLE_COMPILATION_CACHE": "false"} | variables
+        self._process = subprocess.Popen(
+            [str(word) for word in command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            cwd=folder,
+            env=environment,
+        )
+        self._timer = threading.Timer(timeout, self._process.kill)
+        self._timer.start()
+        self.result: Result = {}
+        report = self._next_line()
+        self.result = self.result or json.loads(report)
+        self._takes_turns = STEPS_OF_A_TURN in self.result
+
+    def take_turn(self) -> None:
+        """Has it train once more, if it takes turns."""
+        if not self._takes_turns or "failure" in self.result:
+            return
+        print(file=self._process.stdin, flush=True)
+        seconds = self._next_line()
+        if seconds:
+            turns = self.result.setdefault("turns", [])
+            turns.append(self.result[STEPS_OF_A_TURN] / float(seconds))
+            self.result["steps_per_second"] = statistics.median(turns)
+
+    def _next_line(self) -> str:
+        """A line of its output; without one, the result becomes its `failure`."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{") or self.result:
+                return line
+        self._errors.seek(0)
+        print(self._errors.read(), file=sys.stderr)
+        code = self._process.wait()
+        timed_out = not self._timer.is_alive()
+        self.result = {"failure": "timed out" if timed_out else f"failed with exit code {code}"}
+        return ""
+
+    def __enter__(self) -> "Player":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        self._process.kill()
+        self._process.communicate()
+        self._left.close()
 
 
 def exit_if_any_failed(results: Iterable[Result]) -> None:

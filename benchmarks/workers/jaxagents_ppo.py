@@ -19,8 +19,6 @@ from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 class Trainer:
     """The agent and its hyperparameters."""
 
-    length_is_compiled = False
-
     def __init__(self, task: Task, n_envs: int, **config: Any) -> None:
         self.agent = self._agent(task, configuration(task, n_envs) | config)
         self.hyperparams = hyperparameters(task)

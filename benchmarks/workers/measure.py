@@ -11,22 +11,21 @@ done, and not before, and make trainings that are not evaluated, but for those o
   trainings that differ in their seeds or learning rates, the library's fastest way.
 - `curve(seed, n_updates, n_points, n_episodes)` gives mean returns of greedy episodes, after every
   `n_updates` updates.
-- `length_is_compiled` says whether a training of another length is compiled anew.
 """
 
 import argparse
 import functools
 import math
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
 import worker
-from tasks import MAX_CALLS, TASKS, Task
+from tasks import TASKS, Task
 
 N_PROBE_STEPS = 20_000
-MAX_PROBES = 3
+N_PROBES = 2
+VERSIONS = "gymnax", "gymnasium", "torch"
 MAX_STEPS_OF_A_MEMBER = 500_000
 RATES_AROUND = 10.0  # the sweep goes from the learning rate divided by it to their product
 
@@ -42,21 +41,27 @@ def main(library: str, make_trainer: Callable[[Task, int], Any]) -> None:
     add("--rates", type=int, default=1, help="learning rates at once")
     add("--seconds", type=float, default=3.0, help="aimed length of one timed call")
     add("--updates", type=int, help="updates of one timed call, in place of its aimed length")
-    add("--budget", type=float, default=15.0, help="seconds in which calls are made again")
     add("--learn", action="store_true", help="show what is learned, instead of the speed")
     add("--steps", type=int, default=500_000, help="environment steps of a training that learns")
     add("--points", type=int, default=10, help="evaluations of a training that learns")
     add("--episodes", type=int, default=128, help="episodes of an evaluation")
     args = parser.parse_args()
     task = TASKS[args.environment]
-    measured = (learning if args.learn else speed)(make_trainer(task, args.envs), task, args)
-    worker.report(library, measured, "gymnax", "gymnasium", "torch")
+    trainer = make_trainer(task, args.envs)
+    if args.learn:
+        worker.report(library, learning(trainer, task, args), *VERSIONS)
+    else:
+        train, measured = compiled(trainer, task, args)
+        worker.report(library, measured, *VERSIONS)
+        worker.take_turns(train)
 
 
-def speed(trainer: Any, task: Task, args: argparse.Namespace) -> dict[str, float]:
-    """Times calls of about the length that was asked for.
+def compiled(
+    trainer: Any, task: Task, args: argparse.Namespace
+) -> tuple[Callable[[], Any], dict[str, float]]:
+    """A training of about the length that was asked for, once it is compiled, and what that took.
 
-    The first call is short, and so are some of the same length: the difference is the compilation.
+    The first training is short, and so are some of the same length: the difference is the compilation.
     """
     if args.seeds > 1:
         train = functools.partial(trainer.train_seeds, args.seed, args.seeds)
@@ -64,19 +69,11 @@ def speed(trainer: Any, task: Task, args: argparse.Namespace) -> dict[str, float
         train = functools.partial(trainer.train_rates, args.seed, learning_rates(task, args.rates))
     else:
         train = functools.partial(trainer.train, args.seed)
-
-    def timed(n_updates: int, n_calls: int) -> list[float]:
-        """The seconds of `n_calls` calls, or of as many as fit into the budget, but of one."""
-        found = [worker.seconds(train, n_updates)]
-        while len(found) < n_calls and sum(found) + found[-1] <= args.budget:
-            found.append(worker.seconds(train, n_updates))
-        return found
-
     at_once = args.seeds * args.rates
     steps_per_update = args.envs * task.rollout_length * at_once
     n_probe = math.ceil(N_PROBE_STEPS / steps_per_update)
     first = worker.seconds(train, n_probe)
-    steady = statistics.median(timed(n_probe, MAX_PROBES))
+    steady = min(worker.seconds(train, n_probe) for _ in range(N_PROBES))
     memory = worker.peak_memory_mib()  # before anything that only the benchmark needs is compiled
     n_updates = max(1, round(n_probe * args.seconds / steady))
     if args.updates is not None:
@@ -84,15 +81,11 @@ def speed(trainer: Any, task: Task, args: argparse.Namespace) -> dict[str, float
     elif at_once > 1:
         longest = MAX_STEPS_OF_A_MEMBER // (args.envs * task.rollout_length)
         n_updates = min(n_updates, max(1, longest))
-    if trainer.length_is_compiled:
-        train(n_updates)
-    found = timed(n_updates, MAX_CALLS)
-    return {
-        "steps_per_second": n_updates * steps_per_update / statistics.median(found),
+    train(n_updates)  # compiles again where the number of updates is compiled in
+    return functools.partial(train, n_updates), {
         "compile_seconds": first - steady,
         "memory_mib": memory,
-        "steps_of_a_call": n_updates * steps_per_update,
-        "n_calls": len(found),
+        "steps_of_a_turn": n_updates * steps_per_update,
     }
 
 

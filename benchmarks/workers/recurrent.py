@@ -5,7 +5,7 @@ compiled training of the options: a function of a seed that returns when it is d
 """
 
 import argparse
-import statistics
+import functools
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Any
 
 import worker
 
-N_CALLS = 3
 ROLLOUT_LENGTH, N_ENVS, N_MINIBATCHES, N_EPOCHS, WIDTH = 128, 4, 4, 4, 128
 LEARNING_RATE, ADAM_EPS, MAX_GRADIENT_NORM = 2.5e-4, 1e-5, 0.5
 GAMMA, GAE_LAMBDA, CLIP = 0.99, 0.95, 0.2
@@ -32,11 +31,10 @@ def main(library: str, make: Callable[[argparse.Namespace], Callable[[int], Any]
     began = time.perf_counter()
     train = make(args)
     compiled = time.perf_counter() - began
-    seconds = [worker.seconds(train, args.seed + i) for i in range(N_CALLS)]
-    n_steps = args.updates * ROLLOUT_LENGTH * N_ENVS
     found = {
-        "steps_per_second": n_steps / statistics.median(seconds),
         "compile_seconds": compiled,
         "memory_mib": worker.peak_memory_mib(),
+        "steps_of_a_turn": args.updates * ROLLOUT_LENGTH * N_ENVS,
     }
     worker.report(library, found, "gymnax", "distrax")
+    worker.take_turns(functools.partial(train, args.seed))

@@ -15,8 +15,6 @@ from tasks import Task
 class Trainer:
     """The algorithm, and its training compiled for every number of updates asked for."""
 
-    length_is_compiled = True
-
     def __init__(self, task: Task, n_envs: int) -> None:
         algorithm = PPO.create(
             env=task.environment,

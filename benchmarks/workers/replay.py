@@ -6,6 +6,7 @@ returns what was learned.
 """
 
 import argparse
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,7 +15,6 @@ import jax
 import worker
 
 N_FIRST_UPDATES = 2_000
-N_CALLS = 3
 GAMMA = 0.99
 TAU = 0.01
 LEARNING_RATE = 2.5e-4
@@ -62,20 +62,17 @@ def main(library: str, make_trainer: Callable[[Work], Any]) -> None:
     work = WORKS[args.work]
     trainer = make_trainer(work)
 
-    def seconds(n_updates: int) -> float:
-        return worker.seconds(lambda: jax.block_until_ready(trainer.train(args.seed, n_updates)))
+    def train(n_updates: int) -> None:
+        jax.block_until_ready(trainer.train(args.seed, n_updates))
 
-    first = seconds(N_FIRST_UPDATES)
-    steady = min(seconds(N_FIRST_UPDATES) for _ in range(2))
-    n_updates = args.updates or max(
-        N_FIRST_UPDATES, math.ceil(N_FIRST_UPDATES * args.seconds / steady)
-    )
-    seconds(n_updates)  # compiles again where the number of updates is compiled in
-    elapsed = sorted(seconds(n_updates) for _ in range(N_CALLS))[N_CALLS // 2]
+    first = worker.seconds(train, N_FIRST_UPDATES)
+    steady = min(worker.seconds(train, N_FIRST_UPDATES) for _ in range(2))
+    n_updates = args.updates or math.ceil(N_FIRST_UPDATES * args.seconds / steady)
+    train(n_updates)  # compiles again where the number of updates is compiled in
     measured = {
-        "steps_per_second": work.n_seeds * n_updates * work.n_envs / elapsed,
-        "updates_per_second": work.n_seeds * n_updates / elapsed,
         "compile_seconds": first - steady,
         "memory_mib": worker.peak_memory_mib(),
+        "steps_of_a_turn": work.n_seeds * n_updates * work.n_envs,
     }
     worker.report(library, measured, "gymnax")
+    worker.take_turns(functools.partial(train, n_updates))

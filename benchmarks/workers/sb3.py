@@ -20,8 +20,6 @@ register_envs()
 class Trainer:
     """The algorithm of one of the two libraries, which trains seeds and rates one after the other."""
 
-    length_is_compiled = False
-
     def __init__(
         self,
         algorithm: Callable[..., Any],

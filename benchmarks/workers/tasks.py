@@ -5,8 +5,6 @@ Workers of libraries that need old packages import it too: it needs only the sta
 
 import dataclasses
 
-MAX_CALLS = 5  # of which the median is the speed
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:

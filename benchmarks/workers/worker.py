@@ -3,6 +3,7 @@
 import json
 import platform
 import resource
+import sys
 import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
@@ -29,7 +30,7 @@ def report(library: str, measured: dict[str, Any], *others: str) -> None:
         device = jax.devices()[0]
         kind = "" if device.device_kind == device.platform else f": {device.device_kind}"
         versions["backend"] = device.platform + kind
-    print(json.dumps({"library": library, "versions": versions, **measured}))
+    print(json.dumps({"library": library, "versions": versions, **measured}), flush=True)
 
 
 def seconds(function: Callable[..., Any], *args: Any, **options: Any) -> float:
@@ -37,6 +38,12 @@ def seconds(function: Callable[..., Any], *args: Any, **options: Any) -> float:
     began = time.perf_counter()
     function(*args, **options)
     return time.perf_counter() - began
+
+
+def take_turns(train: Callable[[], Any]) -> None:
+    """Makes a call for every line of standard input, and answers with the seconds that it took."""
+    for _ in sys.stdin:
+        print(seconds(train), flush=True)
 
 
 def peak_memory_mib() -> float:

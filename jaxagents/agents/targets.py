@@ -21,7 +21,7 @@ from jaxagents.agents.collect import (
 )
 from jaxagents.agents.config import OnPolicyConfig
 from jaxagents.agents.runners import Runner, whole_critic
-from jaxagents.core.arrays import select
+from jaxagents.core.arrays import replace_rows, select
 from jaxagents.core.describe import name_of
 from jaxagents.learners.fit import fewest_parts
 from jaxagents.learners.memory import initial_carry, step, unroll
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 BackwardStep = Callable[[Any, Any], tuple[Any, Any]]
 """Maps the accumulated value of the following step, and this step, to what is carried and collected."""
+
+_SHARE_OF_ENDS = 32
+"""One in so many steps of a rollout is the last of an episode, about, or fewer are."""
 
 _REMEMBERED = 100
 """Rollouts. Returns grow while an agent learns, so that old ones must be forgotten."""
@@ -53,19 +56,41 @@ def with_values(
     if remembers(critic.model_def):
         carry, traj = _values_in_turn(agent, critic, carry, traj)
     else:
-        values_of = functools.partial(agent._values, critic)
-        value, next_value = jax.lax.map(
-            lambda at_t: (values_of(at_t[0]), values_of(at_t[1])),
-            (traj.obs, traj.next_obs),
-            batch_size=steps_valued_at_once(config),
-        )
-        traj = traj._replace(value=value, next_value=next_value)
+        traj = _values_at_once(agent, critic, traj)
     if config.normalise_values:
         value = ops.denormalise(traj.value, runner.targets)
         next_value = ops.denormalise(traj.next_value, runner.targets)
         traj = traj._replace(value=value, next_value=next_value)
     carry = sharding.whole(carry) if config.replicated_updates else carry
     return runner.replace(critic_carry=carry), traj
+
+
+def _values_at_once(agent: "OnPolicyBase", critic: TrainState, traj: Transition) -> Transition:
+    """A rollout with the values of a critic without a memory.
+
+    The true successor is the next observation, unless the episode or the rollout ends. A CPU computes
+    only the values of the others; devices that share environments, and accelerators, compute all.
+    """
+    values_of = functools.partial(agent._values, critic)
+    few = jax.default_backend() == "cpu" and _n_sharing(agent.config) == 1
+    value, *next_values = jax.lax.map(
+        lambda at_t: [values_of(obs) for obs in at_t],
+        [traj.obs] if few else [traj.obs, traj.next_obs],
+        batch_size=steps_valued_at_once(agent.config),
+    )
+    if not few:
+        return traj._replace(value=value, next_value=next_values[0])
+    ends, n_envs = (traj.terminated | traj.truncated).at[-1].set(True), value.shape[1]
+    flat = functools.partial(jax.tree.map, lambda x: x.reshape(-1, *x.shape[2:]))
+    next_value = replace_rows(
+        flat(ends),
+        flat(jnp.roll(value, -1, axis=0)),
+        lambda some: values_of(
+            jax.tree.map(lambda x: x.at[some].get(mode="clip"), flat(traj.next_obs))
+        ),
+        at_once=max(n_envs, ends.size // _SHARE_OF_ENDS),
+    )
+    return traj._replace(value=value, next_value=next_value.reshape(value.shape))
 
 
 def _values_in_turn(
@@ -103,10 +128,14 @@ def values_from(agent: "OnPolicyBase", outputs: Array) -> Float[Array, "samples 
 
 def steps_valued_at_once(config: OnPolicyConfig) -> int:
     """Number of steps of a rollout for which networks are applied at once."""
-    n_devices = 1 if config.replicated_updates else sharding.n_devices()
-    n_samples = config.rollout_length * config.batch_size // n_devices
+    n_samples = config.rollout_length * config.batch_size // _n_sharing(config)
     n_parts = max(config.n_minibatches, fewest_parts(n_samples))
     return math.ceil(config.rollout_length / n_parts)
+
+
+def _n_sharing(config: OnPolicyConfig) -> int:
+    """Number of devices that share the environments of an update."""
+    return 1 if config.replicated_updates else sharding.n_devices()
 
 
 # Advantages and returns.

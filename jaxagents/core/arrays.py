@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, ArrayLike, Int, Key, PyTree, UInt32
+from jaxtyping import Array, ArrayLike, Bool, Int, Key, PyTree, UInt32
 
 from jaxagents.core import numbers
 
@@ -164,6 +164,33 @@ def select(condition: Array, if_true: PyTree, if_false: PyTree) -> PyTree:
         The pytree.
     """
     return jax.tree.map(functools.partial(jnp.where, condition), if_true, if_false)
+
+
+def replace_rows(
+    where: Bool[Array, "rows"],
+    rows: PyTree,
+    replacements: Callable[[Int[Array, "some"]], PyTree],
+    at_once: int,
+) -> PyTree:
+    """Replaces some rows, a few at a time, where a CPU should not compute a replacement for each.
+
+    Args:
+        where: Which rows to replace.
+        rows: Pytree of arrays with a leading axis.
+        replacements: Maps indices of rows to what replaces them. An index too large is of no row.
+        at_once: How many indices it is given.
+
+    Returns:
+        The pytree.
+    """
+
+    def replace(state: tuple[Array, PyTree]) -> tuple[Array, PyTree]:
+        where, _ = state
+        (some,) = jnp.nonzero(where, size=at_once, fill_value=len(where))
+        new = False, replacements(some)
+        return jax.tree.map(lambda x, y: x.at[some].set(y, mode="drop"), state, new)
+
+    return jax.lax.while_loop(lambda state: state[0].any(), replace, (where, rows))[1]
 
 
 def as_int32(number: ArrayLike) -> Int[Array, ""] | np.int32:

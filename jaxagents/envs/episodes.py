@@ -7,10 +7,17 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, ArrayLike, Bool, Float, Key, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, PyTree
 
 from jaxagents import sharding
-from jaxagents.core.arrays import atleast_nd, in_32_bits, select, with_widths_of, without_weak_types
+from jaxagents.core.arrays import (
+    atleast_nd,
+    in_32_bits,
+    replace_rows,
+    select,
+    with_widths_of,
+    without_weak_types,
+)
 from jaxagents.core.numbers import positive
 from jaxagents.core.observed import ACTION_MASK, ACTOR_MASK, CRITIC_STATE, observed_beside
 from jaxagents.envs.environment import Environment
@@ -293,16 +300,10 @@ class Episodes:
         if jax.default_backend() != "cpu":
             return reset_all(current)
 
-        def reset_some(state: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
-            over, _ = state
-            (some,) = jnp.nonzero(over, size=n_envs // _N_TURNS, fill_value=n_envs)
-            fresh = jax.vmap(self.reset)(keys.at[some].get(mode="clip"))
-            return jax.tree.map(
-                lambda x, new: x.at[some].set(new, mode="drop"), state, (False, fresh)
-            )
+        def fresh(some: Int[Array, "some"]) -> tuple[PyTree, EpisodeState]:
+            return jax.vmap(self.reset)(keys.at[some].get(mode="clip"))
 
-        _, current = jax.lax.while_loop(lambda state: state[0].any(), reset_some, (over, current))
-        return current
+        return replace_rows(over, current, fresh, n_envs // _N_TURNS)
 
 
 def _within_bounds(space: Space, action: PyTree) -> PyTree:

@@ -31,12 +31,10 @@ _matmul_p = Primitive("jaxagents_matmul")
 def matmul(x: Rows, weights: Weights) -> Float[Array, "*batch_and_rows outputs"]:
     """The product of matrices, `x @ weights`.
 
-    The gradient of the weights is the product of the transposed `x` and the gradient of the rows. XLA
-    would compute it without transposing. Where there are many more rows than columns, that takes its CPU
-    backend more than twice as long as a transposition and an ordinary product. Where the gradient of the
-    rows has few columns, as after a last layer, a product with each column is faster still. Where there
-    are few numbers, as in a layer of few inputs for few environments, a CPU spends more time on calling
-    a library than on the product, which is then written as multiplications and sums.
+    The gradient of the weights is the product of the transposed `x` and the gradient of the rows. Where
+    the latter has few columns, as after a last layer, a product with each column is faster on a CPU.
+    Where there are few numbers, as in a layer of few inputs for few environments, a CPU spends more time
+    on calling a library than on the product, which is then written as multiplications and sums.
 
     This is a primitive rather than a `jax.custom_vjp`, so that the rows of a batch are one product even
     where a function of one row is vmapped.
@@ -122,7 +120,7 @@ def _gradient_of_rows(gradient: Array, _: PyTree, weights: Array, *, precision: 
 def _gradient_of_weights(gradient: Array, x: Array, weights: PyTree, *, precision: Any) -> Array:
     n_batch = weights.aval.ndim - 2
     x, gradient = (_without_single_rows(y, n_batch) for y in (x, gradient))
-    product = functools.partial(_product_of_transposed, n_batch=n_batch, precision=precision)
+    product = functools.partial(_product_over_rows, n_batch=n_batch, precision=precision)
     n_rows, n_columns = math.prod(x.shape[n_batch:-1]), gradient.shape[-1]
     if n_batch == 0 and n_columns <= _NARROW and n_rows >= _TALL * n_columns:
         by_column = functools.partial(_product_by_column, precision=precision)
@@ -136,36 +134,17 @@ def _without_single_rows(x: Array, n_batch: int) -> Array:
     return x.reshape(*x.shape[:n_batch], *rows, x.shape[-1])
 
 
-def _product_by_column(x: Array, gradient: Array, *, precision: Any) -> Array:
-    """The product of the transposed `x` and each column of the gradient."""
-    rows = tuple(range(x.ndim - 1))
-
-    def product(column: Array) -> Array:
-        return jax.lax.dot_general(x, column, ((rows, rows), ((), ())), precision)
-
-    columns = [product(gradient[..., i]) for i in range(gradient.shape[-1])]
-    return jnp.stack(columns, axis=-1)
-
-
-def _product_of_transposed(x: Array, gradient: Array, *, n_batch: int, precision: Any) -> Array:
-    transposed = _transpose(x, n_batch)
-    if x.ndim == n_batch + 2:
-        return _matmul_p.bind(transposed, gradient, precision=precision)
+def _product_over_rows(x: Array, gradient: Array, *, n_batch: int = 0, precision: Any) -> Array:
+    """The product of the transposed `x` and the gradient."""
     batch, rows = tuple(range(n_batch)), tuple(range(n_batch, x.ndim - 1))
-    of_transposed = tuple(axis + 1 for axis in rows)
-    return jax.lax.dot_general(
-        transposed, gradient, ((of_transposed, rows), (batch, batch)), precision
-    )
+    return jax.lax.dot_general(x, gradient, ((rows, rows), (batch, batch)), precision)
 
 
-def _transpose(x: Array, n_batch: int) -> Array:
-    def swap(x: Array) -> Array:
-        return jnp.moveaxis(x, -1, n_batch)
-
-    if n_batch or math.prod(x.shape[:-1]) < _TALL * x.shape[-1]:
-        return swap(x)
-    in_memory = lambda x: jax.lax.optimization_barrier(swap(x))  # noqa: E731
-    return jax.lax.platform_dependent(x, cpu=in_memory, default=swap)
+def _product_by_column(x: Array, gradient: Array, *, precision: Any) -> Array:
+    """The product of the transposed `x` and the gradient, column by column."""
+    product = functools.partial(_product_over_rows, x, precision=precision)
+    columns = (gradient[..., i] for i in range(gradient.shape[-1]))
+    return jnp.stack([product(column) for column in columns], axis=-1)
 
 
 def _vmapped(args: Any, axes: Any, *, precision: Any) -> tuple[Array, int]:

@@ -49,7 +49,7 @@ def test_actions_are_of_noise_drawn_ahead_or_of_keys_and_values_the_critics_in_p
     """By keys where there would be much noise, and in parts that do not divide the rollout."""
     monkeypatch.setattr(collect, "_MOST_NOISE", 2 if ahead else 0)
     monkeypatch.setattr("jaxagents.learners.fit._SAMPLES_OF_A_PART", 30)
-    agent = make(name=name)
+    agent = make(name=name, config=CONFIG.replace(max_episode_steps=3))
     runner = started(agent)
     actor, shape = runner.actor_training, (CONFIG.rollout_length, CONFIG.batch_size)
     of_rollout = collect.keys_of_update(CONFIG, runner.rng)[1]
