@@ -173,8 +173,8 @@ def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
             "[PPO](ppo_speed.md), [teams](multi_agent.md), [PPO with a "
             "memory](recurrent_speed.md) and [off-policy agents](replay_speed.md), except for the "
             "number of environments.",
-            "With small networks an accelerator mostly starts kernels: the number of kernels in an "
-            "update matters, and more environments are nearly free.",
+            "With small networks an accelerator mostly starts kernels: the [number of kernels in an "
+            "update](kernels.md) matters, and more environments are nearly free.",
             reports.table(["", "", "Environment steps a second"], rows),
             *(f"Not measured: {name}." for name in DEFAULT_WORKS if name not in rounds),
             reports.version_table(columns),

@@ -1,6 +1,6 @@
 """Measures the PPO of jaxagents."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnax
@@ -69,6 +69,11 @@ class Trainer:
             returns = self.agent.eval(jax.random.key(seed + point), n_episodes)["returns"]
             means.append(float(returns.mean()))
         return means
+
+    def update(self) -> tuple[Callable, Any]:
+        program = self.agent.program
+        state = jax.eval_shape(program.start, jax.random.key(0), self.hyperparams)
+        return program._update, state
 
 
 def configuration(task: Task, n_envs: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ done, and not before, and make trainings that are not evaluated, but for those o
   trainings that differ in their seeds or learning rates, the library's fastest way.
 - `curve(seed, n_updates, n_points, n_episodes)` gives mean returns of greedy episodes, after every
   `n_updates` updates.
+- `update()`, of libraries on JAX alone, gives one update as a function, and the shapes of its argument.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Measures the PPO of rejax."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -67,6 +67,10 @@ class Trainer:
             state, _ = advance(train_state=state)
             means.append(float(play(state, jax.random.key(seed + point))))
         return means
+
+    def update(self) -> tuple[Callable, Any]:
+        algorithm = self.algorithm
+        return algorithm.train_iteration, jax.eval_shape(algorithm.init_state, jax.random.key(0))
 
     def _play(self, n_episodes: int, state: Any, rng: Any) -> Any:
         """Plays with the trained actor; the library's own evaluation draws actions at random."""

@@ -286,19 +286,18 @@ class Episodes:
     ) -> tuple[PyTree, EpisodeState]:
         """Starts the next episode where one is over.
 
-        In few environments, no reset is computed if no episode is over. To ask for that makes an
-        accelerator wait, so it resets many environments in every step; a CPU is faster if it resets a
-        few of them at a time.
+        In few environments, a CPU computes no reset if no episode is over; of many, it resets a few at a
+        time. An accelerator would have to wait for that, and so resets all in every step.
         """
         n_envs = len(over)
 
         def reset_all(current: tuple[PyTree, EpisodeState]) -> tuple[PyTree, EpisodeState]:
             return jax.vmap(select)(over, jax.vmap(self.reset)(keys), current)
 
-        if n_envs < _MANY_ENVIRONMENTS:
-            return jax.lax.cond(over.any(), reset_all, lambda current: current, current)
         if jax.default_backend() != "cpu":
             return reset_all(current)
+        if n_envs < _MANY_ENVIRONMENTS:
+            return jax.lax.cond(over.any(), reset_all, lambda current: current, current)
 
         def fresh(some: Int[Array, "some"]) -> tuple[PyTree, EpisodeState]:
             return jax.vmap(self.reset)(keys.at[some].get(mode="clip"))

@@ -34,6 +34,7 @@ RUNS = {  # options of a small run, and a row of its report
         "--games takeaway --seeds 1 --share 0.01 --matches 8",
         "| perfect | trained |",
     ),
+    "kernels.py": ("--works 'CartPole-v1, 64 environments'", "| values | 4 x "),
     "learners.py": ("--only pendulum --quick --libraries jaxagents", "| jaxagents"),
     "memory.py": (
         "--tasks 'CartPole without velocities' --memories gru --share 0.001 --seeds 1",
@@ -95,6 +96,7 @@ NEEDS = {
     "atari.py": ("ale_py", "cv2", "tyro"),
     "brax_ppo.py": ("brax",),
     "craftax_classic.py": ("craftax",),
+    "kernels.py": ("jax_plugins.xla_cuda13",),
 }
 """Packages that scripts need and the tests do without."""
 IN_PROCESSES = {"learners.py", "scaling.py"}
