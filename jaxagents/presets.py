@@ -1,14 +1,13 @@
 """Tuned settings by name, as on the results pages."""
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import jax
 from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents.agents.config import annealed
-from jaxagents.catalogue import CATALOGUE, PRESETS, Fields
-from jaxagents.core.hyperparameters import LinearSchedule
+from jaxagents.catalogue import CATALOGUE, PRESETS
+from jaxagents.core.hyperparameters import with_values
 from jaxagents.core.names import check_known
 from jaxagents.networks import ObservationEncoder
 from jaxagents.td3 import TD3, TD3Learner
@@ -66,17 +65,6 @@ def preset(name: str) -> Preset:
     hyperparams = with_values(hyperparams_type(), settings.hyperparams)
     agent = HeldNoiseTD3 if settings.holds_noise else agent
     return Preset(settings.env, agent, config, hyperparams, settings.anneals)
-
-
-def with_values(hyperparams: Any, values: Fields) -> Any:
-    """Replaces hyperparameters; dicts stand for the parameters of an optimizer or a linear schedule."""
-    values = dict(values)
-    for name, value in values.items():
-        if isinstance(value, dict):
-            before = getattr(hyperparams, name)
-            is_nested = dataclasses.is_dataclass(before)
-            values[name] = with_values(before, value) if is_nested else LinearSchedule(**value)
-    return hyperparams.replace(**values)
 
 
 class HeldNoiseTD3(TD3):

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import gymnax
 import jax
 import jax.numpy as jnp
 import measure
@@ -11,6 +10,7 @@ import numpy as np
 from flax import linen as nn
 from tasks import Task
 
+import jaxagents
 from jaxagents import PPO
 from jaxagents.networks import CategoricalActor, GaussianActor, StateCritic
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
@@ -24,8 +24,8 @@ class Trainer:
         self.hyperparams = hyperparameters(task)
 
     def _agent(self, task: Task, config: dict[str, Any]) -> PPO:
-        env, env_params = gymnax.make(task.environment)
-        space = env.action_space(env_params)
+        env = jaxagents.make(task.environment)
+        space: Any = env.action_space
         layers = {"features": task.hidden_layers, "activation": jax.nn.tanh}
         discrete = hasattr(space, "n")
         actor = (
@@ -35,7 +35,7 @@ class Trainer:
         )
         return PPO(
             env,
-            env_params,
+            None,
             AgentConfig(
                 actor_network=flat(actor), critic_network=flat(StateCritic(**layers)), **config
             ),

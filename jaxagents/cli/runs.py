@@ -162,7 +162,7 @@ class Run:
         import numpy as np
         from flax import traverse_util
 
-        from jaxagents.presets import with_values
+        from jaxagents.core.hyperparameters import with_values
 
         values = {}
         for name, first in self.hyperparams[0].items():

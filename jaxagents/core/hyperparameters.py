@@ -499,3 +499,14 @@ def values_at(tree: PyTree, update_step: ArrayLike) -> PyTree:
     return jax.tree.map(
         lambda x: x(update_step) if is_schedule(x) else x, tree, is_leaf=is_schedule
     )
+
+
+def with_values(hyperparams: Any, values: Mapping[str, Any]) -> Any:
+    """Replaces hyperparameters; dicts stand for the parameters of an optimizer or a linear schedule."""
+    values = dict(values)
+    for name, value in values.items():
+        if isinstance(value, dict):
+            before = getattr(hyperparams, name)
+            is_nested = dataclasses.is_dataclass(before)
+            values[name] = with_values(before, value) if is_nested else LinearSchedule(**value)
+    return hyperparams.replace(**values)

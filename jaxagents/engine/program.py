@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jax_tqdm.scan_pbar import scan_tqdm
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
 from jaxagents.core.arrays import RandomKey, as_key, without_weak_types
@@ -167,6 +166,8 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
         step: Callable = to_next_point
         if progress:
+            from jax_tqdm.scan_pbar import scan_tqdm  # it imports notebook widgets
+
             step = scan_tqdm(len(lengths), desc="evaluation points")(to_next_point)
         if not first.info:
             _, report = jax.eval_shape(program._traced_update, first)

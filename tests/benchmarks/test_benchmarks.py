@@ -67,6 +67,7 @@ RUNS = {  # options of a small run, and a row of its report
     ),
     "sac_speed.py": (f"--envs Pendulum-v1 --steps 10 {ALONE}", "| Pendulum-v1 | jaxagents"),
     "scaling.py": ("--devices 1 --envs 32 --repeats 1 --seconds 0.01", "| 1 | 32 |"),
+    "startup.py": ("--libraries jaxagents --repeats 1", "| cold | jaxagents"),
     "suites.py": (
         "--tasks gymnax:CartPole-v1 --seeds 1 --share 0.01",
         "| `gymnax:CartPole-v1` | PPO |",

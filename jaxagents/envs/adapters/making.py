@@ -1,5 +1,9 @@
 """Environments made from names, and from anything that an agent takes."""
 
+import contextlib
+import importlib
+import sys
+from types import ModuleType
 from typing import Any
 
 from jaxtyping import PyTree
@@ -14,6 +18,7 @@ _SUITES = (
     "Names without a suite are of gymnax, such as 'CartPole-v1'; names of "
     f"{', '.join(SUITES)} begin with the suite, as in 'brax:ant'."
 )
+_DRAWS_WITH = "matplotlib", "matplotlib.colors", "matplotlib.pyplot", "seaborn"
 _ADVICE = {
     "gymnax": f" {_SUITES}",
     GYMNASIUM: " Environments that another package registers begin with it, as in "
@@ -95,18 +100,37 @@ def make(name: str, **options: Any) -> Environment:
     if suite not in {"gymnax", *SUITES}:
         raise ValueError(f"There is no suite '{suite}' ('{name}'). {_SUITES}")
     if suite == "gymnax":
-        import gymnax
-
+        gymnax = _import_gymnax()
         known = list(gymnax.registered_envs)
     else:
-        known = adapter_named(suite).names()
+        gymnax, known = None, adapter_named(suite).names()
     if not (suite == GYMNASIUM and ":" in own_name):
         check_known(f"{suite} environment", own_name, known, _ADVICE.get(suite, ""))
-    if suite == "gymnax":
-        import gymnax
-
+    if gymnax is not None:
         return Functional(*gymnax.make(own_name, **options))
     return adapter_named(suite).named(own_name, **options)
+
+
+class _Later(ModuleType):
+    """A module that is imported once something of it is used."""
+
+    def __getattr__(self, name: str) -> Any:
+        if sys.modules.get(self.__name__) is self:
+            raise AttributeError(name)
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+def _import_gymnax() -> ModuleType:
+    """gymnax, which imports what it draws with once it draws: that takes most of its seconds."""
+    later = {name: _Later(name) for name in _DRAWS_WITH if name not in sys.modules}
+    sys.modules.update(later)
+    try:
+        with contextlib.suppress(Exception):  # a release that uses them in its import
+            importlib.import_module("gymnax")
+    finally:
+        for name in later:
+            del sys.modules[name]
+    return importlib.import_module("gymnax")
 
 
 def names_of(suite: str) -> list[str]:
