@@ -10,10 +10,10 @@ RUNNABLE := $(VENV)/.runnable
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint format options docs site bench dist clean
+.PHONY: help setup demo test test-all lint format options docs site bench bench-quick dist clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## create .venv with the package and its development tools
 
@@ -49,6 +49,9 @@ site: $(STAMP) ## build the documentation into site/, with what its tutorials sh
 
 bench: $(STAMP) ## measure the training speed of PPO
 	$(BIN)/python benchmarks/ppo_speed.py $(ARGS)
+
+bench-quick: $(STAMP) ## measure six trainings beside rejax, and compare with the last figures
+	$(BIN)/python benchmarks/quick.py $(ARGS)
 
 dist: ## build the wheel and the source distribution, and try the wheel by itself
 	rm -rf build dist

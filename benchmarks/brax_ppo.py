@@ -34,7 +34,7 @@ def main() -> None:
                 for library in args.libraries:
                     found = run(part, env, library, seed, args)
                     print(f"{part}, {env}, {library}, seed {seed}: {found}", file=sys.stderr)
-                    reports.keep(file, f"{part}-{env}", f"{library} {seed}", found)
+                    reports.keep(file, f"{part}-{env}", f"{library} {seed}", result=found)
     kept = reports.kept(file)
     reports.write(report(kept, args.output), args.output / "brax_ppo.md")
     peers.exit_if_any_failed(result for found in kept.values() for result in found.values())

@@ -74,7 +74,7 @@ def main() -> None:
         suite = name.split(":")[0]
         if is_installed(suite) and not {name, suite}.isdisjoint(args.only or [suite]):
             row = found(name, options, args)
-            reports.keep(results_file, suite, name, row)
+            reports.keep(results_file, suite, name, result=row)
             print(*row, sep=" | ", flush=True)
     results = {
         name: row

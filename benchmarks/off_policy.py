@@ -32,7 +32,7 @@ def main() -> None:
         task = TASKS[name]
         for label in task.agents if args.agents is None else args.agents:
             if label in task.agents:
-                reports.keep(results_file, name, label, run(name, label, args))
+                reports.keep(results_file, name, label, result=run(name, label, args))
     found = reports.kept(results_file)
     learned = {
         name: {label: found[name][label] for label in task.agents if label in found[name]}

@@ -42,9 +42,9 @@ def python_of(name: str) -> Path:
 
     All but those of Stable-Baselines3 have the versions of JAX, Flax and Optax that are installed here.
     """
-    folder = VENVS / name
-    python = folder / "bin" / "python"
     shared = () if name.startswith("sb3") else SHARED_PACKAGES
+    folder = VENVS / (f"{name}-jax-{version('jax')}" if shared else name)
+    python = folder / "bin" / "python"
     packages = [*ENVIRONMENTS[name], *(f"{package}=={version(package)}" for package in shared)]
     print(f"Setting up {folder}", file=sys.stderr)
     folder.mkdir(parents=True, exist_ok=True)
@@ -222,9 +222,8 @@ def in_turns(
         commands[library] = [python, WORKERS / file]
     rounds: dict[str, list[Round]] = {work: [] for work in works}
     for seed, (work, options) in itertools.product(range(n_rounds), works.items()):
-        results = {}
-        for library, command in commands.items():
-            results[library] = run_worker([*command, *options, f"--seed={seed}"], args.timeout)
-            print(f"{library}, {work}, round {seed}: {results[library]}", file=sys.stderr)
+        seeded = {who: [*line, *options, f"--seed={seed}"] for who, line in commands.items()}
+        results = take_turns(seeded, N_TURNS, args.timeout)
+        print(f"{work}, round {seed}: {results}", file=sys.stderr)
         rounds[work].append(results)
     return rounds

@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 import reports
-from peers import OURS, Result
-from reports import measured, table
+from packaging.version import Version
+from peers import OURS, Result, Round
+from reports import table
 
-Runs = dict[str, list[Result]]
+Runs = dict[str, list[Round]]
+"""What each library measured, beside ours where speed is meant."""
 
-SPEED_HEAD = ("Library", "Steps a second", "Ours / theirs", "Compilation (s)", "Memory (MiB)")
-LEARNING_HEAD = ("Library", "Steps", "Median", "Lowest", "Highest", "Seeds")
+SPEED_HEAD = (
+    *("", "Library", "Ours / theirs", "Steps a second", "Compilation (s)", "Memory (MiB)"),
+)
+LEARNING_HEAD = ("JAX", "Library", "Steps", "Median", "Lowest", "Highest", "Seeds")
 LEARNING = "learning-"
 
 
@@ -28,92 +32,114 @@ def write(file: Path, titles: dict[str, str], libraries: Iterable[str]) -> Path:
     Returns:
         The file of the page.
     """
-    kept = reports.kept(file)
-    parts = {
-        name: {library: kept[name][library] for library in libraries if library in kept[name]}
-        for name in titles
-        if name in kept
-    }
-    speed = [name for name in parts if not name.startswith(LEARNING)]
-    learning = [name for name in parts if name.startswith(LEARNING)]
-    lines = ["# PPO beside its peers", introduction(parts)]
-    if speed:
-        lines += ["## Speed", ABOUT_SPEED]
-    for name in speed:
-        lines += [f"### {titles[name]}", table(SPEED_HEAD, speed_rows(parts[name]))]
-    if learning:
-        lines += ["## Learning", ABOUT_LEARNING]
-    for name in learning:
-        picture = f"ppo_{name.removeprefix(LEARNING)}.png"
-        plot(titles[name], parts[name], file.with_name(picture))
-        lines += [f"### {titles[name]}", table(LEARNING_HEAD, learning_rows(parts[name]))]
-        lines += [f"![Learning curves]({picture})"]
-    columns = {
-        library: [run for runs in parts.values() for run in runs.get(library, [])]
-        for library in libraries
-    }
-    columns = {reports.label(runs, library): runs for library, runs in columns.items() if runs}
-    lines += ["## Versions", reports.version_table(columns)]
-    lines += reports.failures(
-        {f"{titles[name]}, {who}": group for name in parts for who, group in parts[name].items()}
-    )
+    kept: dict[str, dict[str, Runs]] = reports.kept(file)
+    versions = sorted(kept, key=Version, reverse=True)
+    everything = [run for jax in versions for run in results(kept[jax].values())]
+    lines = ["# PPO beside its peers", introduction(everything), "## Speed", ABOUT_SPEED]
+    for jax in versions:
+        parts = {name: kept[jax][name] for name in titles if name in kept[jax]}
+        rows = [
+            row
+            for name, runs in parts.items()
+            if not name.startswith(LEARNING)
+            for row in speed_rows(titles[name], runs, libraries)
+        ]
+        if rows:
+            lines += [f"### JAX {jax}", table(SPEED_HEAD, rows)]
+    lines += ["## Learning", ABOUT_LEARNING]
+    for name in (name for name in titles if name.startswith(LEARNING)):
+        runs = {
+            (jax, library): found
+            for jax in versions
+            for library in libraries
+            for found in results([{library: kept[jax].get(name, {}).get(library, [])}])
+        }
+        if runs:
+            picture = f"ppo_{name.removeprefix(LEARNING)}.png"
+            plot(titles[name], runs, file.with_name(picture))
+            lines += [f"### {titles[name]}", table(LEARNING_HEAD, learning_rows(runs))]
+            lines += [f"![Learning curves]({picture})"]
+    lines += ["## Versions", reports.version_table(columns(kept, versions))]
+    lines += reports.failures({"A run": everything})
     page = file.with_suffix(".md")
     page.write_text("\n\n".join(lines) + "\n")
     return page
 
 
-def introduction(parts: dict[str, Runs]) -> str:
+def results(parts: Iterable[Runs]) -> Iterator[Result]:
+    """All that was measured."""
+    for runs in parts:
+        for rounds in runs.values():
+            for found in rounds:
+                yield from found.values()
+
+
+def columns(kept: dict[str, dict[str, Runs]], versions: Iterable[str]) -> dict[str, list[Result]]:
+    """The results of each library, by its name and the version of JAX."""
+    found: dict[str, list[Result]] = {}
+    for jax in versions:
+        for run in results(kept[jax].values()):
+            if "library" in run:
+                found.setdefault(f"{run['library']}, JAX {jax}", []).append(run)
+    return found
+
+
+def introduction(runs: list[Result]) -> str:
     """When and on what it was measured."""
-    results = [run for runs in parts.values() for group in runs.values() for run in group]
-    dates = sorted({run["date"] for run in results})
+    dates = sorted({run["date"] for run in runs})
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    processors = ", ".join(sorted({run["processor"] for run in results}))
+    processors = ", ".join(sorted({run["processor"] for run in runs}))
     return (
         f"Measured by `benchmarks/ppo_speed.py` on {days}: {processors}, {reports.n_cores()} cores. "
         "What every library is given, and what remains different, is in `benchmarks/README.md`."
     )
 
 
-def speed_rows(runs: Runs) -> Iterator[list[Any]]:
-    """A row for each library: medians, and the ratio to our runs of the same rounds."""
-    ours = {run["round"]: run for run in runs.get(OURS, [])}
-    for library, group in runs.items():
-        pairs = [(ours[run["round"]], run) for run in group if run["round"] in ours]
+def speed_rows(title: str, runs: Runs, libraries: Iterable[str]) -> Iterator[list[Any]]:
+    """A row for each peer: ours and theirs."""
+    for library in (library for library in libraries if library in runs and library != OURS):
+        pairs = [(found[OURS], found[library]) for found in runs[library]]
+        ours, theirs = zip(*pairs, strict=True)
         yield [
-            reports.label(group, library),
-            reports.median(group, "steps_per_second", ",.0f"),
-            reports.ratio(pairs, "steps_per_second") if library != OURS else "",
-            reports.median(group, "compile_seconds", ".1f"),
-            reports.median(group, "memory_mib", ",.0f"),
+            title,
+            reports.label(theirs, library),
+            reports.ratio(pairs, "steps_per_second"),
+            *(
+                " / ".join(reports.median(group, key, form) for group in (ours, theirs))
+                for key, form in QUANTITIES.items()
+            ),
         ]
 
 
-def learning_rows(runs: Runs) -> Iterator[list[Any]]:
-    """A row for each library: its returns at the end."""
-    for library, (run,) in runs.items():
+def learning_rows(runs: dict[tuple[str, str], Result]) -> Iterator[list[Any]]:
+    """A row for each library and version of JAX: its returns at the end."""
+    for (jax, library), run in runs.items():
         if "failure" in run:
-            yield [reports.label([run], library), "failed", "-", "-", "-", "-"]
+            yield [jax, library, "failed", *["-"] * 4]
             continue
         finals = [curve[-1] for curve in run["curves"]]
         numbers = (f"{f(finals):,.1f}" for f in (statistics.median, min, max))
-        yield [reports.label([run], library), f"{run['steps'][-1]:,}", *numbers, len(finals)]
+        steps = f"{run['steps'][-1]:,}"
+        yield [jax, reports.label([run], library), steps, *numbers, len(finals)]
 
 
-def plot(title: str, runs: Runs, path: Path) -> None:
+def plot(title: str, runs: dict[tuple[str, str], Result], path: Path) -> None:
     """Draws the median of the seeds of each library, and each seed thinly."""
-    curves = {
-        reports.label(group, library): (*measured(group, "steps"), *measured(group, "curves"))
-        for library, group in runs.items()
+    shown = {
+        f"{reports.label([run], library)}, JAX {jax}": (run["steps"], run["curves"])
+        for (jax, library), run in runs.items()
+        if "failure" not in run
     }
-    shown = {name: curve for name, curve in curves.items() if curve}
     reports.draw(path, title, shown, centre=np.median)
 
 
+QUANTITIES = {"steps_per_second": ",.0f", "compile_seconds": ".1f", "memory_mib": ",.0f"}
+
 ABOUT_SPEED = """\
-Each number is the median over fresh processes; the libraries took turns. Environment steps a
-second are measured in a run without evaluation, after compilation. A ratio compares ours and theirs in
-the same round: the median, and the range where there are several. Compilation is the first training
-call less one of the same length; memory is the peak of the process."""
+Libraries train in turns, in processes that wait for each other: a ratio compares ours and theirs in the
+same turn. It is the median of all turns, and their range. The other numbers are ours and theirs:
+environment steps a second of a training without evaluation, after compilation; compilation is the
+first training call less one of the same length; memory is the peak of the process."""
 
 ABOUT_LEARNING = """\
 Mean returns of greedy episodes after runs of equal length, each with several seeds, none of them

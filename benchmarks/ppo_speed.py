@@ -1,22 +1,23 @@
 """Measures PPO of jaxagents and of its peers at the same work on this machine.
 
-Speed: every run is a fresh process, and the libraries take turns. Learning: the returns of several
+Speed: libraries train in turns, in processes that wait for each other. Learning: the returns of several
 seeds on the way. Each peer lives in a virtual environment of its own, which this script makes from
-PyPI. What was measured is kept in `ppo_speed.json` of the output folder: a run replaces what it
-measures anew, and the page, `ppo_speed.md`, is made of all that is there.
+PyPI. What was measured is kept in `ppo_speed.json` of the output folder, by the version of JAX: a run
+replaces what it measures anew, and the page, `ppo_speed.md`, is made of all that is there.
 """
 
 import argparse
 import datetime
 import sys
+from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import peers
 import ppo_report
 import reports
-from peers import OURS, Result
-from workers.tasks import BREAKOUT, CARTPOLE, MAX_CALLS, PENDULUM, Task
+from peers import OURS, Result, Round
+from workers.tasks import BREAKOUT, CARTPOLE, PENDULUM, Task
 
 LIBRARIES = (OURS, *peers.ENVIRONMENTS)
 
@@ -71,10 +72,9 @@ def main() -> None:
         args.pythons[library] = peers.python_of(library)
     results: list[Result] = []
     for name in parts:
-        measured = (time_in_turns if name in WORKS else learn)(name, args)
-        for library in sorted(measured, key=lambda library: library == OURS):  # peers first
-            keep_runs(file, name, library, measured[library])
-            results += measured[library]
+        for library, rounds in (time_in_turns if name in WORKS else learn)(name, args).items():
+            reports.keep(file, version("jax"), name, library, result=rounds)
+            results += [result for found in rounds for result in found.values()]
         print(ppo_report.write(file, TITLES, LIBRARIES), file=sys.stderr)
     peers.exit_if_any_failed(results)
 
@@ -84,11 +84,12 @@ def parse_args() -> argparse.Namespace:
     parser = peers.parser(__doc__, timeout=3600.0)
     add = parser.add_argument
     add("--repeats", type=peers.positive, default=3, help="processes for each library and work")
+    add("--turns", type=peers.positive, default=peers.N_TURNS, help="timed calls of a process")
     parts = [*GROUPS, *WORKS, *CURVES]
     add("--only", nargs="+", choices=parts, default=list(GROUPS), help="what to measure")
     add("--libraries", nargs="+", choices=LIBRARIES, default=list(LIBRARIES), help="who")
-    add("--seconds", type=float, default=3.0, help="aimed length of a timed call")
-    add("--seconds-at-once", type=float, default=20.0, help="the same, of several trainings")
+    add("--seconds", type=float, default=1.0, help="aimed length of a timed call")
+    add("--seconds-at-once", type=float, default=5.0, help="the same, of several trainings")
     add("--learning-seeds", type=peers.positive, default=5, help="seeds whose returns are shown")
     add("--learning-share", type=float, default=1.0, help="share of the steps of their trainings")
     named = {"type": peers.named_path, "metavar": "NAME=PATH"}
@@ -100,54 +101,43 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-def run(library: str, task: Task, options: list[str], args: argparse.Namespace) -> Result:
-    """Measures a library; gives its numbers, or only `failure`, with a description of the run."""
-    worker = [args.pythons[library], peers.WORKERS / f"{library}_ppo.py"]
-    command = [*worker, f"--environment={task.environment}", *options]
-    about = {"date": str(datetime.date.today()), "processor": reports.processor()}
-    return peers.run_worker(command, args.timeout) | about
+def command(library: str, task: Task, options: list[str], args: argparse.Namespace) -> list[Any]:
+    """The command line of a library's worker."""
+    worker = peers.WORKERS / f"{library}_ppo.py"
+    return [args.pythons[library], worker, f"--environment={task.environment}", *options]
 
 
-def time_in_turns(name: str, args: argparse.Namespace) -> dict[str, list[Result]]:
-    """Times a piece of work, by the libraries in turns, of which ours is always one."""
+def time_in_turns(name: str, args: argparse.Namespace) -> dict[str, list[Round]]:
+    """Times a piece of work: what each library measured beside ours, in each round of processes."""
     work = WORKS[name]
-    at_once = work.n_seeds * work.n_rates > 1
-    runs: dict[str, list[Result]] = {}
+    seconds = args.seconds_at_once if work.n_seeds * work.n_rates > 1 else args.seconds
+    options = [f"--envs={work.n_envs}", f"--seeds={work.n_seeds}", f"--rates={work.n_rates}"]
+    found: dict[str, list[Round]] = {}
     for seed in range(args.repeats):
-        about = {"round": datetime.datetime.now().isoformat()}  # what runs in turn have in common
-        for library in sorted({OURS, *args.libraries}, key=LIBRARIES.index):
-            options = [f"--envs={work.n_envs}", f"--seeds={work.n_seeds}"]
-            options += [f"--rates={work.n_rates}", f"--seed={seed}"]
-            options += [f"--seconds={args.seconds_at_once if at_once else args.seconds}"]
-            options += [f"--budget={MAX_CALLS * args.seconds}"]
-            result = run(library, work.task, options, args) | about
-            summary = result.get("failure") or f"{result['steps_per_second']:,.0f} steps/s"
-            print(f"{work}, round {seed}, {library}: {summary}", file=sys.stderr)
-            runs.setdefault(library, []).append(result)
-    return runs
+        told = [*options, f"--seed={seed}", f"--seconds={seconds}"]
+        libraries = sorted({OURS, *args.libraries}, key=LIBRARIES.index)
+        commands = {library: command(library, work.task, told, args) for library in libraries}
+        measured = peers.take_turns(commands, args.turns, args.timeout)
+        print(f"{name}, round {seed}: {measured}", file=sys.stderr)
+        about = {"date": str(datetime.date.today()), "processor": reports.processor()}
+        for library in args.libraries:
+            pair = {who: measured[who] | about for who in (OURS, library)}
+            found.setdefault(library, []).append(pair)
+    return found
 
 
-def learn(name: str, args: argparse.Namespace) -> dict[str, list[Result]]:
-    """Shows what the libraries learn, each several seeds in one process."""
+def learn(name: str, args: argparse.Namespace) -> dict[str, list[Round]]:
+    """Shows what the libraries learn."""
     task = CURVES[name]
     options = ["--learn", f"--envs={task.n_learning_envs}", f"--seeds={args.learning_seeds}"]
     options += [f"--steps={round(task.n_learning_steps * args.learning_share)}"]
-    runs = {}
-    for library in sorted(args.libraries, key=LIBRARIES.index):
-        result = run(library, task, options, args)
-        summary = result.get("failure") or f"{result['seconds']:.0f} s"
-        print(f"{task.environment}, learning, {library}: {summary}", file=sys.stderr)
-        runs[library] = [result]
-    return runs
-
-
-def keep_runs(file: Path, name: str, library: str, runs: list[Result]) -> None:
-    """Replaces the runs of a library; of ours, those stay that a peer's run has as a neighbour."""
-    others = reports.kept(file).get(name, {})
-    if library == OURS and name in WORKS:
-        rounds = {run["round"] for peer in others if peer != OURS for run in others[peer]}
-        runs = [run for run in others.get(OURS, []) if run["round"] in rounds] + runs
-    reports.keep(file, name, library, runs)
+    found = {}
+    for library in args.libraries:
+        result = peers.run_worker(command(library, task, options, args), args.timeout)
+        print(f"{library}, {name}: {result}", file=sys.stderr)
+        about = {"date": str(datetime.date.today()), "processor": reports.processor()}
+        found[library] = [{library: result | about}]
+    return found
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ WORKS = (
 )
 QUANTITIES = {  # how each is called in the report, in a worker's result, and its format
     "Environment steps a second": ("steps_per_second", ",.0f"),
-    "Updates a second": ("updates_per_second", ",.0f"),
     "Compilation (s)": ("compile_seconds", ".1f"),
     "Peak memory (MiB)": ("memory_mib", ",.0f"),
 }

@@ -72,12 +72,21 @@ def median(results: Iterable[Result], key: str, form: str) -> str:
 
 def ratio(pairs: Iterable[tuple[Result, Result]], key: str) -> str:
     """The median of a quantity of ours, divided by the peer's of the same pair, and its range."""
-    complete = [pair for pair in pairs if not any("failure" in result for result in pair)]
-    ratios = [ours[key] / theirs[key] for ours, theirs in complete]
+    ratios = ratios_of(pairs, key)
     if not ratios:
         return "-"
     median = f"**{statistics.median(ratios):.2f}**"
     return median if len(ratios) == 1 else f"{median} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
+def ratios_of(pairs: Iterable[tuple[Result, Result]], key: str) -> list[float]:
+    """A quantity of ours, divided by the peer's of the same pair; of speeds, in each turn."""
+    complete = [pair for pair in pairs if not any("failure" in result for result in pair)]
+    values = [(ours[key], theirs[key]) for ours, theirs in complete]
+    if key == "steps_per_second" and all("turns" in result for pair in complete for result in pair):
+        turns = ((ours["turns"], theirs["turns"]) for ours, theirs in complete)
+        values = [pair for of_both in turns for pair in zip(*of_both, strict=True)]
+    return [ours / theirs for ours, theirs in values]
 
 
 def comparison(title: Any, rounds: list[Round], quantities: dict[str, str]) -> Iterator[list[Any]]:
@@ -180,9 +189,11 @@ def kept(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text()) if path.exists() else {}
 
 
-def keep(path: Path, name: str, label: str, result: Any) -> None:
+def keep(path: Path, *names: str, result: Any) -> None:
     """Adds or replaces a result, beside what other runs may have added in the meantime."""
-    found = kept(path)
-    found.setdefault(name, {})[label] = result
+    found = place = kept(path)
+    for name in names[:-1]:
+        place = place.setdefault(name, {})
+    place[names[-1]] = result
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(found) + "\n")

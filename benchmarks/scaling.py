@@ -14,7 +14,7 @@ from pathlib import Path
 import peers
 import reports
 from peers import Result
-from workers.tasks import CARTPOLE, MAX_CALLS
+from workers.tasks import CARTPOLE
 
 INTRODUCTION = """# Scaling over devices
 
@@ -40,7 +40,7 @@ def main() -> None:
     for _ in range(args.repeats):
         for devices, envs in results:
             options = [f"--environment={CARTPOLE.environment}", f"--envs={envs}"]
-            options += [f"--seconds={args.seconds}", f"--budget={MAX_CALLS * args.seconds}"]
+            options += [f"--seconds={args.seconds}"]
             variables = dict.fromkeys(("JAX_NUM_CPU_DEVICES", "N_DEVICES"), str(devices))
             command = [*on_cores(devices), *worker, *options]
             result = peers.run_worker(command, args.timeout, **variables)
