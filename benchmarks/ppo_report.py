@@ -12,7 +12,7 @@ from peers import OURS, Result, Round
 from reports import table
 
 Runs = dict[str, list[Round]]
-"""What each library measured, beside ours where speed is meant."""
+"""Results of each library, beside ours where speed is meant."""
 
 SPEED_HEAD = (
     *("", "Library", "Ours / theirs", "Steps a second", "Compilation (s)", "Memory (MiB)"),

@@ -30,6 +30,7 @@ from jaxagents.core.hyperparameters import Traced
 from jaxagents.core.report import check_not_taken
 from jaxagents.learners.fit import OF_EVERY_FIT, Fit
 from jaxagents.learners.memory import initial_carry, step
+from jaxagents.learners.optimizer import acts_on_each_number
 from jaxagents.learners.train_state import Info, TrainState, check_shape, losses_and_info
 from jaxagents.networks import normalised, remembers
 from jaxagents.networks.encoding import BehindTrunk, features_beside
@@ -227,7 +228,8 @@ def fits_of(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> tuple[Fi
             return jax.tree.map(functools.partial(_weighted, weights), (losses, info))
 
         elements = by_environment(elements) if in_order else elements
-        return Fit(training, loss_fn, elements, n_epochs, kl_threshold, prepare, hook)
+        in_one_array = acts_on_each_number(agent.config.optimizer)
+        return Fit(training, loss_fn, elements, n_epochs, kl_threshold, prepare, hook, in_one_array)
 
     normalises = agent.config.normalise_values
     of_critic = in_units_of_critic(agent.config, runner, traj) if normalises else traj

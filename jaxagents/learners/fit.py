@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, Key, PyTree, UInt32
 
@@ -46,6 +47,8 @@ class Fit(NamedTuple):
         prepare: Maps whether there is a loss for each sample, and the inputs of a whole minibatch, to
             the inputs of `loss_fn`, which may get them in parts.
         name: Name of the loss, for messages.
+        in_one_array: Whether the optimizer may be given all parameters in one array.
+        params_of: Maps the parameters of the training to those of the network.
     """
 
     training: TrainState
@@ -55,6 +58,8 @@ class Fit(NamedTuple):
     kl_threshold: Traced | None = None
     prepare: Callable[..., tuple] = lambda for_each_sample, *inputs: inputs
     name: str = "The loss of a fit"
+    in_one_array: bool = False
+    params_of: Callable[[PyTree], PyTree] = lambda params: params
 
 
 class Fitted(NamedTuple):
@@ -105,7 +110,8 @@ def fit(
         samples = [fit.prepare(False, *taken) for fit, taken in zip(fits, elements, strict=True)]
         return samples, _losses(fits, trainings, samples, share)
 
-    trainings, inputs = [fit.training for fit in fits], [fit.inputs for fit in fits]
+    as_given, fits = fits, [*map(_in_one_array, fits)]
+    trainings, inputs = [fit.training for fit in as_given], [fit.inputs for fit in fits]
     samples, outputs = jax.eval_shape(example, trainings, inputs)
     prepared, fitted = [], []
     for fit, (losses, info) in zip(fits, outputs, strict=True):
@@ -133,7 +139,53 @@ def fit(
             for i, network in zip(learning, after, strict=True):
                 fitted[i] = network
             first = last
-    return fitted
+    networks = zip(as_given, fits, fitted, strict=True)
+    return [
+        Fitted(_as_before(before, flat, after.training), after.info)
+        for before, flat, after in networks
+    ]
+
+
+def _in_one_array(fit: Fit) -> Fit:
+    """A fit whose optimizer has all parameters in one array, if it may.
+
+    Small arrays cost a step of an optimizer more for their number than for their size.
+    """
+    params, opt_state = fit.training.params, fit.training.opt_state
+    leaves = jax.tree.leaves(params)
+    if not fit.in_one_array or len(leaves) < 2 or len({x.dtype for x in leaves}) > 1:
+        return fit
+    flat, params_of = ravel_pytree(params)
+    opt_state = _map_params(lambda moments: ravel_pytree(moments)[0], params, opt_state)
+    training = fit.training.replace(params=flat, opt_state=opt_state)
+    return fit._replace(training=training, params_of=params_of)
+
+
+def _as_before(given: Fit, fit: Fit, training: TrainState) -> TrainState:
+    """The training with parameters and optimizer structured as they were given."""
+    if fit is given:
+        return training
+    params, opt_state = given.training.params, given.training.opt_state
+    opt_state = _map_params(
+        lambda tree, flat: ravel_pytree(tree)[1](flat), params, opt_state, training.opt_state
+    )
+    return training.replace(params=fit.params_of(training.params), opt_state=opt_state)
+
+
+def _map_params(function: Callable[..., PyTree], params: PyTree, *opt_states: PyTree) -> PyTree:
+    """Maps the parts of an optimizer's states that are structured as parameters, such as moments.
+
+    Of other parts, the last state's stay.
+    """
+    structure = jax.tree.structure(params)
+
+    def is_like_params(x: PyTree) -> bool:
+        return jax.tree.structure(x) == structure
+
+    def map_one(*x: PyTree) -> PyTree:
+        return function(*x) if is_like_params(x[0]) else x[-1]
+
+    return jax.tree.map(map_one, *opt_states, is_leaf=is_like_params)
 
 
 def _epoch(
@@ -207,8 +259,8 @@ def gradients(
     """
 
     def total_loss(params: list[PyTree], samples: list[PyTree]) -> tuple[Array, list[Info]]:
-        pairs = zip(trainings, params, strict=True)
-        states = [training.replace(params=of_training) for training, of_training in pairs]
+        networks = zip(fits, trainings, params, strict=True)
+        states = [training.replace(params=fit.params_of(own)) for fit, training, own in networks]
         outputs = _losses(fits, states, samples, share)
         means = [jax.tree.map(jnp.mean, {**info, LOSS: losses}) for losses, info in outputs]
         return functools.reduce(jnp.add, [info[LOSS] for info in means]), means

@@ -109,6 +109,18 @@ def make_optimizer(
     return _with_data(clipped, names, (optimizer, type(params)))
 
 
+def acts_on_each_number(optimizer: Callable) -> bool:
+    """Whether an optimizer is known to change each parameter regardless of the others.
+
+    Then it does the same to all parameters in one array, in fewer operations.
+    """
+    if isinstance(optimizer, SkipNotFinite):
+        return acts_on_each_number(optimizer.optimizer)
+    if isinstance(optimizer, functools.partial):
+        return acts_on_each_number(optimizer.func) and "mask" not in optimizer.keywords
+    return optimizer in (optax.adam, optax.adamw, optax.rmsprop, optax.sgd, annealed_adam)
+
+
 def _with_data(
     make: Callable[..., optax.GradientTransformation], names: list[str], key: object
 ) -> optax.GradientTransformation:

@@ -1,15 +1,23 @@
 """Fitting several networks."""
 
+import functools
 import itertools
 
 import jax
 import jax.numpy as jnp
 import optax
+import pytest
 import trees
 from flax import linen as nn
 
 from jaxagents.learners import fit as fitting
 from jaxagents.learners.fit import Fit, fit
+from jaxagents.learners.optimizer import (
+    OptimizerParams,
+    SkipNotFinite,
+    acts_on_each_number,
+    trained_by,
+)
 from jaxagents.learners.train_state import TrainState
 
 KEY = jax.random.key(0)
@@ -50,6 +58,26 @@ def test_a_network_stays_as_it_is_after_an_epoch_that_went_too_far():
     assert other.training.step == 3 * N_MINIBATCHES
     (at_threshold,) = fitted(too_far._replace(kl_threshold=0.5))
     assert at_threshold.training.step == 3 * N_MINIBATCHES
+
+
+@pytest.mark.parametrize("optimizer", [optax.adam, SkipNotFinite(optax.adamw), optax.sgd])
+def test_an_optimizer_with_all_parameters_in_one_array_does_the_same(optimizer):
+    """Also beside a network whose optimizer has them apart, and where gradients are clipped."""
+    assert acts_on_each_number(optimizer)
+    params = OptimizerParams(learning_rate=0.1, grad_clip=0.01)
+    apart = [
+        one._replace(training=trained_by(optimizer, one.training, params))
+        for one in (network(1, 2), network(2, 3))
+    ]
+    expected = fitted(*apart)
+    found = fitted(apart[0], apart[1]._replace(in_one_array=True))
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    trees.assert_close(found, expected)
+
+
+def test_optimizers_that_look_at_several_parameters_have_them_apart():
+    masked = functools.partial(optax.adamw, mask=lambda params: params)
+    assert not any(map(acts_on_each_number, (optax.lamb, masked, lambda rate: optax.adam(rate))))
 
 
 def test_every_epoch_mixes_all_samples_anew():
