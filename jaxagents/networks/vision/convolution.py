@@ -17,7 +17,7 @@ Maps = Float[Array, "batch out_height out_width features"]
 Kernel = Float[Array, "size size channels features"]
 Initialiser = jax.nn.initializers.Initializer
 _VECTOR_LENGTH = 16
-_IMAGES_AT_ONCE = 64
+_IMAGES_AT_ONCE = 16
 """Images in one part of the gradient of a kernel. In larger ones each takes up to twice as long."""
 
 he_normal = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
@@ -158,17 +158,23 @@ def _output_and_tangent(
 
 
 def _image_gradient(x: Array, kernel: Array, gradient: Array, stride: int, padding: int) -> Array:
-    if stride > 1 and _is_smaller(gradient, kernel):
-        return jax.vjp(lambda x: _matrix_convolve(x, kernel, stride, padding), x)[1](gradient)[0]
-    flipped = jax.lax.optimization_barrier(jnp.swapaxes(kernel[::-1, ::-1], 2, 3))
-    border = kernel.shape[0] - 1 - padding
-    if stride == 1 and border >= 0:
-        return _cpu_convolve(gradient, flipped, 1, border)
-    borders = [
-        (border, length + padding - (n - 1) * stride - 1)
-        for length, n in zip(x.shape[1:3], gradient.shape[1:3], strict=True)
-    ]
-    return _conv(gradient, flipped, (1, 1), borders, lhs_dilation=(stride, stride))
+    """One convolution with stride 1. Its channels are all pixels of a block of `stride` x `stride`."""
+    size, _, channels, features = kernel.shape
+    n_blocks = -(-size // stride)
+    ends = (0, n_blocks * stride - size)
+    kernel = jnp.pad(kernel, [ends, ends, (0, 0), (0, 0)])
+    kernel = kernel.reshape(n_blocks, stride, n_blocks, stride, channels, features)[::-1, :, ::-1]
+    kernel = jnp.transpose(kernel, (0, 2, 5, 1, 3, 4)).reshape(n_blocks, n_blocks, features, -1)
+    skipped = min(padding // stride, n_blocks - 1)
+    border = n_blocks - 1 - skipped
+    blocks = _cpu_convolve(gradient, jax.lax.optimization_barrier(kernel), 1, border)
+    batch, n_rows, n_columns, _ = blocks.shape
+    pixels = blocks.reshape(batch, n_rows, n_columns, stride, stride, channels)
+    pixels = jnp.transpose(pixels, (0, 1, 3, 2, 4, 5))
+    pixels = pixels.reshape(batch, n_rows * stride, n_columns * stride, channels)
+    start = padding - skipped * stride
+    margins = [(-start, x.shape[i] + start - pixels.shape[i], 0) for i in (1, 2)]
+    return jax.lax.pad(pixels, jnp.zeros((), pixels.dtype), [(0, 0, 0), *margins, (0, 0, 0)])
 
 
 def _kernel_gradient(x: Array, kernel: Array, gradient: Array, stride: int, padding: int) -> Array:
