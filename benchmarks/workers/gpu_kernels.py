@@ -40,7 +40,7 @@ STARTS_NOTHING = {
 PARTS = {  # by the function that has the loop
     "collect": "a step of the rollout",
     "collect_trajectories": "a step of the rollout",
-    "with_values": "values",
+    "_values_at_once": "values",
     "scan_backwards": "advantages",
     "calculate_gae": "advantages",
     "fit": "an epoch",

@@ -17,7 +17,7 @@ Maps = Float[Array, "batch out_height out_width features"]
 Kernel = Float[Array, "size size channels features"]
 Initialiser = jax.nn.initializers.Initializer
 _VECTOR_LENGTH = 16
-_IMAGES_AT_ONCE = 16
+_IMAGES_AT_ONCE = 32
 """Images in one part of the gradient of a kernel. In larger ones each takes up to twice as long."""
 
 he_normal = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
