@@ -89,6 +89,13 @@ def take_turns(
         return {library: player.result for library, player in players.items()}
 
 
+def add_turn(result: Result, seconds: float) -> None:
+    """Adds the speed of a turn that took some seconds, and renews the median."""
+    turns = result.setdefault("turns", [])
+    turns.append(result[STEPS_OF_A_TURN] / seconds)
+    result["steps_per_second"] = statistics.median(turns)
+
+
 class Player:
     """A worker in a fresh process, and in a folder of its own, which goes with what it leaves.
 
@@ -129,9 +136,7 @@ class Player:
         print(file=self._process.stdin, flush=True)
         seconds = self._next_line()
         if seconds:
-            turns = self.result.setdefault("turns", [])
-            turns.append(self.result[STEPS_OF_A_TURN] / float(seconds))
-            self.result["steps_per_second"] = statistics.median(turns)
+            add_turn(self.result, float(seconds))
 
     def _next_line(self) -> str:
         """A line of its output; without one, the result becomes its `failure`."""

@@ -31,20 +31,23 @@ WORKS = {  # what the files of the workers end with, and their options
 }
 
 
+HEAD = ("", "Steps a second", f"Ours / {PEER}", "Before", "Compilation (s)")
+
+
 def main() -> None:
     """Runs the benchmark and prints its table."""
-    parser = peers.parser(__doc__ or "", timeout=300.0)
-    parser.add_argument("--keep", action="store_true", help="keep the figures, for later runs")
-    parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS), help="which")
-    parser.add_argument("--turns", type=peers.positive, default=11, help="timed calls of each")
-    parser.add_argument("--seconds", type=float, default=0.7, help="aimed length of one")
-    parser.add_argument("--peer-python", type=Path, help=f"Python that has {PEER}")
+    parser = peers.parser_of_two(__doc__ or "", (OURS, PEER), timeout=300.0)
+    add = parser.add_argument
+    add("--keep", action="store_true", help="keep the ratios, for later runs")
+    add("--works", nargs="+", choices=list(WORKS), default=list(WORKS), help="what to measure")
+    add("--turns", type=peers.positive, default=11, help="timed calls of each library")
+    add("--seconds", type=float, default=0.7, help="aimed length of a timed call")
     args = parser.parse_args()
-    pythons = {OURS: Path(sys.executable), PEER: args.peer_python or peers.python_of(PEER)}
+    pythons = {OURS: Path(sys.executable)}
+    if PEER in args.libraries:
+        pythons[PEER] = args.peer_python or peers.python_of(PEER)
     before = reports.kept(KEPT).get(version("jax"), {})
-    print(f"{reports.machine()}, jax {version('jax')}: ours / {PEER}")
-    print(f"{'':40} {'steps a second':>16} {'ratio':>6} {'before':>7}  compilation (s)")
-    results = []
+    rows, results = [], []
     for work in args.works:
         end, *options = WORKS[work]
         options.append(f"--seconds={args.seconds}")
@@ -53,18 +56,18 @@ def main() -> None:
             for library, python in pythons.items()
         }
         found = peers.take_turns(commands, args.turns, args.timeout)
-        results += found.values()
-        if any("failure" in result for result in found.values()):
-            print(f"{work:40} failed")
-            continue
-        ratios = reports.ratios_of([(found[OURS], found[PEER])], "steps_per_second")
-        ratio = statistics.median(ratios)
-        speed = reports.median([found[OURS]], "steps_per_second", ",.0f")
-        compilation = " / ".join(f"{found[who]['compile_seconds']:.1f}" for who in found)
-        was = f"{before[work]:.2f}" if work in before else "-"
-        print(f"{work:40} {speed:>16} {ratio:6.2f} {was:>7}  {compilation}", flush=True)
-        if args.keep:
+        ratios = reports.ratios_of([(found[OURS], found.get(PEER, {}))], "steps_per_second")
+        ratio = statistics.median(ratios) if ratios else None
+        if args.keep and ratio:
             reports.keep(KEPT, version("jax"), work, result=round(ratio, 3))
+        speed = reports.median([found[OURS]], "steps_per_second", ",.0f")
+        compilation = (reports.median([x], "compile_seconds", ".1f") for x in found.values())
+        old_and_new = (f"{x:.2f}" if x else "-" for x in (ratio, before.get(work)))
+        rows.append([work, speed, *old_and_new, " / ".join(compilation)])
+        print(*rows[-1], sep=" | ", file=sys.stderr)
+        results += found.values()
+    title = f"# Six trainings\n\nMeasured {reports.machine()}, with jax {version('jax')}."
+    reports.write(f"{title}\n\n{reports.table(HEAD, rows)}", args.markdown)
     peers.exit_if_any_failed(results)
 
 

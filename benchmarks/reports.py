@@ -81,7 +81,7 @@ def ratio(pairs: Iterable[tuple[Result, Result]], key: str) -> str:
 
 def ratios_of(pairs: Iterable[tuple[Result, Result]], key: str) -> list[float]:
     """A quantity of ours, divided by the peer's of the same pair; of speeds, in each turn."""
-    complete = [pair for pair in pairs if not any("failure" in result for result in pair)]
+    complete = [pair for pair in pairs if all(key in result for result in pair)]
     values = [(ours[key], theirs[key]) for ours, theirs in complete]
     if key == "steps_per_second" and all("turns" in result for pair in complete for result in pair):
         turns = ((ours["turns"], theirs["turns"]) for ours, theirs in complete)

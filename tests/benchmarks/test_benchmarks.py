@@ -57,6 +57,10 @@ RUNS = {  # options of a small run, and a row of its report
         f"--only cartpole-4 learning-cartpole {ALONE} --learning-seeds 1 --learning-share 0.001",
         "| jaxagents",
     ),
+    "quick.py": (
+        "--works 'PPO, CartPole-v1, 4 environments' --libraries jaxagents --seconds 0.01",
+        "| PPO, CartPole-v1, 4 environments |",
+    ),
     "recurrent_speed.py": (
         "--updates 1 --repeats 1 --environments MemoryChain-bsuite --libraries jaxagents",
         "| MemoryChain-bsuite | jaxagents",
@@ -90,7 +94,7 @@ SMALL = {  # of the modules that workers share
     "measure": {"N_PROBE_STEPS": 512},
     "arcade": {"N_ENVS": 2, "ROLLOUT_LENGTH": 8, "STEPS_OF_AN_UPDATE": 16},
     "host_ppo": {"ROLLOUT_LENGTH": 8, "STEPS_OF_AN_UPDATE": 64, "N_MINIBATCHES": 4, "N_EPOCHS": 1},
-    "recurrent": {"ROLLOUT_LENGTH": 8, "WIDTH": 8, "N_CALLS": 1},
+    "recurrent": {"ROLLOUT_LENGTH": 8, "WIDTH": 8},
     "replay": {"N_FIRST_UPDATES": 200, "HIDDEN_LAYERS": (8, 8)},
 }
 NEEDS = {
@@ -104,18 +108,51 @@ IN_PROCESSES = {"learners.py", "scaling.py"}
 """Scripts whose workers are processes, as they are for users. The others' take the same way there."""
 
 
-def run_here(command, timeout, **variables):
-    """Runs a worker in this process, and gives what it measured."""
-    _, worker, *options = map(str, command)
-    printed = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
-        patch.setattr(sys, "argv", [worker, *options])
-        runpy.run_path(worker, run_name="__main__")
-    return json.loads(printed.getvalue().splitlines()[-1])
+def take_turns_here(commands, n_turns, timeout, **variables):
+    """Runs workers in this process, one after the other, and gives what they measured."""
+    results = {}
+    for library, command in commands.items():
+        _, worker, *options = map(str, command)
+        printed = io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+            patch.setattr(sys, "argv", [worker, *options])
+            patch.setattr(sys, "stdin", io.StringIO("\n" * min(n_turns, 2)))
+            runpy.run_path(worker, run_name="__main__")
+        lines = printed.getvalue().splitlines()
+        start = next(i for i, line in enumerate(lines) if line.startswith("{"))
+        results[library] = json.loads(lines[start])
+        for seconds in lines[start + 1 :]:
+            importlib.import_module("peers").add_turn(results[library], float(seconds))
+    return results
 
 
 def documentation():
     return {path: path.stat().st_mtime_ns for path in (REPOSITORY / "docs").rglob("*")}
+
+
+TURNS = """
+import json, sys
+print("not a report")
+print(json.dumps({"library": sys.argv[1], "steps_of_a_turn": 10}), flush=True)
+for i, _ in enumerate(sys.stdin):
+    if i == int(sys.argv[2]):
+        raise SystemExit(3)
+    print(2.0 if sys.argv[1] == "slow" else 1.0, flush=True)
+"""
+
+
+def test_libraries_train_in_turns(tmp_path, monkeypatch, capfd):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    peers, reports = map(importlib.import_module, ("peers", "reports"))
+    (tmp_path / "worker.py").write_text(TURNS)
+    ends = {"fast": "9", "slow": "9", "fails": "1"}
+    worker = [sys.executable, tmp_path / "worker.py"]
+    found = peers.take_turns({who: [*worker, who, at] for who, at in ends.items()}, 3, timeout=60.0)
+    assert found["fast"]["turns"] == [10.0] * 3
+    assert found["slow"]["steps_per_second"] == 5.0
+    assert found["fails"] == {"failure": "failed with exit code 3"}
+    assert reports.ratios_of([(found["fast"], found["slow"])], "steps_per_second") == [2.0] * 3
+    assert reports.ratios_of([(found["fast"], found["fails"])], "steps_per_second") == []
 
 
 def test_all_scripts_are_started_here():
@@ -139,7 +176,7 @@ def test_script(script, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
     if script not in IN_PROCESSES:
         monkeypatch.syspath_prepend(BENCHMARKS / "workers")
-        monkeypatch.setattr(importlib.import_module("peers"), "run_worker", run_here)
+        monkeypatch.setattr(importlib.import_module("peers"), "take_turns", take_turns_here)
         for module, sizes in SMALL.items():
             for name, size in sizes.items():
                 monkeypatch.setattr(importlib.import_module(module), name, size)
