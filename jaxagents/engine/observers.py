@@ -67,6 +67,7 @@ class ProgressBar(Observer):
             unit="update",
             dynamic_ncols=True,
             disable=self._disable,
+            bar_format="{desc}: {n_fmt}/{total_fmt} updates, compiling",
         )
         return self
 
@@ -75,9 +76,15 @@ class ProgressBar(Observer):
         self._bar.close()
 
     def on_chunk(self, runner: PyTree, n_updates: int, first: FirstNonfinite) -> None:
-        """Moves the bar."""
+        """Moves the bar, which times no chunk before the second: the first one compiles."""
         self._done += n_updates
-        self._bar.update(n_updates)
+        if self._bar.disable or self._bar.bar_format is None:
+            self._bar.update(n_updates)
+            return
+        self._bar.bar_format = None
+        self._bar.reset()
+        self._bar.initial = self._bar.n = self._bar.last_print_n = self._done
+        self._bar.refresh()
 
     def on_point(self, runner: PyTree, history: Metrics) -> None:
         """Shows the returns of the newest point."""

@@ -133,7 +133,8 @@ def _(kind: _Kind, primals: PyTree, tangents: PyTree) -> tuple[PyTree, PyTree]:
     before = jax.tree.map(lambda x, y: jnp.concatenate([x[None], y[:-1]]), carry, after)
     before = jax.vmap(select, (0, None, 0))(first, initial, before)
     by_input, by_memory = kind.slopes(before, kept)
-    linear = layer._replace(bias=jnp.zeros_like(layer.bias))
+    transposed = jax.lax.optimization_barrier(layer.kernel.T)  # outside of the loop over steps
+    linear = layer._replace(kernel=transposed.T, bias=jnp.zeros_like(layer.bias))
 
     def brought_about(slopes: _Slopes, d_before: PyTree) -> PyTree:
         return kind.change(slopes, d_before, _apply(linear, kind.output(d_before), kind))

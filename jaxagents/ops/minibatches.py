@@ -123,6 +123,7 @@ def _radices(n: int) -> tuple[int, int]:
     return rows, -(-n // rows)
 
 
+@jax.jit
 def _hash(x: UInt32[Array, "*shape"]) -> UInt32[Array, "*shape"]:
     """The finaliser of MurmurHash3 (Appleby, 2011)."""
     x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)

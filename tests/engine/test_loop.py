@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -139,6 +140,14 @@ def test_a_bar_shows_what_is_done_and_where_it_was_interrupted(capsys):
     shown = capsys.readouterr().err
     for text in ("PPO", "return 7 / 3.5", "Interrupted after 3 of 5 updates."):
         assert text in shown
+
+
+def test_a_bar_tells_of_compilation_and_does_not_take_it_for_speed(capsys):
+    with ProgressBar("PPO", 1, 4) as bar:
+        assert "PPO: 1/5 updates, compiling" in capsys.readouterr().err
+        time.sleep(0.2)
+        bar.on_chunk(None, 2, {})
+        assert "3/5 [00:00<?, ?update/s]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("has_console", [True, False])

@@ -1,0 +1,175 @@
+"""Measures what features of agents cost: the time of an update with one over the time without it.
+
+Both take turns in one process, so that a slow moment of the machine meets both.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import peers
+import reports
+from flax import linen as nn
+
+from jaxagents import DQN, PPO, SAC, dqn, make, ppo, sac
+from jaxagents.envs import Wrapper
+from jaxagents.networks import CategoricalActor, Recurrent, StateCritic
+from jaxagents.networks.recurrent import at_each_step
+
+CARTPOLE, N_ENVS = "CartPole-v1", 64
+Train = Callable[[int], float]
+"""Makes some updates, and returns the seconds that one took."""
+
+
+def main() -> None:
+    """Runs the benchmark and writes its table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--only", nargs="+", choices=FEATURES, default=list(FEATURES), help="what is measured")
+    add("--turns", type=peers.positive, default=41, help="how often both are timed")
+    add("--seconds", type=float, default=0.25, help="aimed length of a turn")
+    add("--markdown", type=Path, metavar="PATH", help="also write the report to this file")
+    args = parser.parse_args()
+    rows = []
+    for name in args.only:
+        with_it, without = (make_training() for make_training in FEATURES[name])
+        n_updates = max(1, round(args.seconds / without(1)))
+        times = [(with_it(n_updates), without(n_updates)) for _ in range(args.turns)]
+        ratios = [numerator / denominator for numerator, denominator in times]
+        low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
+        milliseconds = 1e3 * np.median(times, axis=0)
+        rows.append(
+            [name, *(f"{x:.2f}" for x in milliseconds), f"{middle:.3f}", f"{low:.3f} to {high:.3f}"]
+        )
+        print(*rows[-1], sep=" | ", file=sys.stderr)
+    measured = f"Measured {reports.machine()}, with jax {version('jax')}."
+    reports.write(f"{HEAD}\n\n{measured}\n\n{reports.table(COLUMNS, rows)}", args.markdown)
+
+
+class AllAllowed(Wrapper):
+    """An environment with a mask that allows all actions."""
+
+    def reset(self, key: Any) -> Any:
+        return self.env.reset(key)
+
+    def step(self, key: Any, state: Any, action: Any) -> Any:
+        return self.env.step(key, state, action)
+
+    def action_mask(self, state: Any) -> Any:
+        return jnp.ones(self.action_space.n, bool)
+
+
+class Remembering(Recurrent):
+    """A network with a memory that it carries along and does not use."""
+
+    network: nn.Module
+
+    def initial(self) -> Any:
+        return jnp.zeros(1)
+
+    def __call__(self, carry: Any, obs: Any) -> Any:
+        return carry, self.network(obs)
+
+    def unroll(self, carry: Any, obs: Any, first: Any, *more: Any, **options: Any) -> Any:
+        outputs = at_each_step(self, lambda it: it.network, obs, *more, **options)
+        return jnp.broadcast_to(carry, (len(first), *carry.shape)), outputs
+
+
+class LossOfMinibatch(PPO):
+    """PPO whose losses are one number for a minibatch."""
+
+    def _actor_loss(self, *args: Any, **options: Any) -> Any:
+        return jax.tree.map(jnp.mean, super()._actor_loss(*args, **options))
+
+    def _critic_loss(self, *args: Any, **options: Any) -> Any:
+        return jax.tree.map(jnp.mean, super()._critic_loss(*args, **options))
+
+
+def train_ppo(
+    kind: type[PPO] = PPO, env: Any = None, *, looks: bool = True, **fields: Any
+) -> Train:
+    """Training of PPO in CartPole-v1."""
+    config = ppo.AgentConfig(batch_size=N_ENVS, minibatch_size=N_ENVS // 4, **fields)
+    agent = kind(env or make(CARTPOLE), None, config, eval_during_training=False)
+    return training(agent, ppo.HyperParameters(), looks)
+
+
+def train_dqn(*, looks: bool = True) -> Train:
+    """Training of DQN in CartPole-v1."""
+    agent = DQN(make(CARTPOLE), None, dqn.AgentConfig(), eval_during_training=False)
+    return training(agent, dqn.HyperParameters(), looks)
+
+
+def train_sac(*, looks: bool = True) -> Train:
+    """Training of SAC in Pendulum-v1, with an update each step."""
+    config = sac.AgentConfig(batch_size=1)
+    agent = SAC(make("Pendulum-v1"), None, config, eval_during_training=False)
+    return training(agent, sac.HyperParameters(), looks)
+
+
+def training(agent: Any, hyperparams: Any, looks: bool) -> Train:
+    """Training of an agent, compiled, whose updates look at their numbers or do not."""
+
+    def update(_: Any, runner: Any) -> Any:
+        return agent.behaviour._training_step(runner)[0].replace(info={})
+
+    def advance(runner: Any, n_updates: Any) -> Any:
+        if looks:
+            return agent.program.advance(runner, n_updates)[0].replace(info={})
+        return jax.lax.fori_loop(0, n_updates, update, runner)
+
+    program = jax.jit(advance, donate_argnums=0)
+    last = jax.tree.map(jnp.copy, agent.start(0, hyperparams).replace(info={}))
+
+    def train(n_updates: int) -> float:
+        nonlocal last
+        began = time.perf_counter()
+        last = jax.block_until_ready(program(last, np.int32(n_updates)))
+        return (time.perf_counter() - began) / n_updates
+
+    train(1)
+    return train
+
+
+def networks(wrap: Callable[[nn.Module], nn.Module]) -> dict[str, nn.Module]:
+    """Both networks of PPO in CartPole-v1."""
+    return {"actor_network": wrap(CategoricalActor(2)), "critic_network": wrap(StateCritic())}
+
+
+COLUMNS = ("", "ms with it", "ms without it", "ratio", "half of the turns")
+HEAD = """---
+search:
+  boost: 0.5
+---
+
+# What features cost
+
+Made by `python benchmarks/costs.py`: an update of PPO in CartPole-v1 with 64 environments, of DQN
+in CartPole-v1, or of SAC in Pendulum-v1, with a feature and without it, in turns in one process.
+The ratio is a median over the turns. The mask allows all actions. The memory is one that networks
+carry along and do not use: with it, PPO learns from sequences, and values steps in turn."""
+FEATURES = {
+    "PPO looks for numbers that are not finite": (train_ppo, lambda: train_ppo(looks=False)),
+    "DQN looks for them": (train_dqn, lambda: train_dqn(looks=False)),
+    "SAC looks for them": (train_sac, lambda: train_sac(looks=False)),
+    "normalise_observations": (lambda: train_ppo(normalise_observations=True), train_ppo),
+    "normalise_rewards": (lambda: train_ppo(normalise_rewards=True), train_ppo),
+    "normalise_values": (lambda: train_ppo(normalise_values=True), train_ppo),
+    "mask of actions": (lambda: train_ppo(env=AllAllowed(make(CARTPOLE))), train_ppo),
+    "memory": (
+        lambda: train_ppo(**networks(Remembering)),
+        lambda: train_ppo(**networks(lambda network: network)),
+    ),
+    "loss of each sample": (train_ppo, lambda: train_ppo(LossOfMinibatch)),
+}
+
+
+if __name__ == "__main__":
+    main()
