@@ -18,12 +18,17 @@ REPOSITORY = Path(__file__).parents[2]
 BENCHMARKS = REPOSITORY / "benchmarks"
 ALONE = "--libraries jaxagents --repeats 1 --seconds 0.01"
 RUNS = {  # options of a small run, and a row of its report
+    "ablation.py": (
+        "--only memory --repeats 1 --turns 1",
+        "| one product computes the gates of a GRU for all steps |",
+    ),
     "accelerator.py": ("--works 'a trial'", "| a trial | jaxagents"),
     "atari.py": ("--libraries jaxagents --updates 1 --parts 2", "| jaxagents |"),
     "brax_ppo.py": (
         "--envs halfcheetah --only learning --libraries jaxagents --seeds 0 --episodes 1 --updates 1",
         "| jaxagents",
     ),
+    "costs.py": ("--only normalise_rewards --turns 1 --seconds 0.01", "| normalise_rewards |"),
     "craftax_classic.py": (
         "--steps 1 --seeds 1 --points 1 --episodes 1 --folder run",
         "| collect wood |",
@@ -43,10 +48,6 @@ RUNS = {  # options of a small run, and a row of its report
     "multi_agent.py": (
         "--tasks meeting --algorithms MAPPO --seeds 1 --libraries jaxagents",
         "| meeting, MAPPO | jaxagents",
-    ),
-    "normalisation.py": (
-        "--environments CartPole-v1 --envs 4 --normalised both --turns 1 --seconds 0.01",
-        "| CartPole-v1 | 4 | both |",
     ),
     "off_policy.py": ("--only cartpole pendulum_offline --agents DQN BC --quick", "| DQN |"),
     "ppo_mujoco.py": (
@@ -76,9 +77,9 @@ RUNS = {  # options of a small run, and a row of its report
         "--tasks gymnax:CartPole-v1 --seeds 1 --share 0.01",
         "| `gymnax:CartPole-v1` | PPO |",
     ),
-    "watch_speed.py": ("--only PPO --rounds 1", "| PPO |"),
 }
 WRITTEN = {  # by scripts that write a folder; the others write one file
+    "ablation.py": ["ablation.md", "ablation.json"],
     "brax_ppo.py": ["brax_ppo.md", "brax_halfcheetah.png"],
     "environments.py": ["environments.md"],
     "learners.py": ["new/report.md", "new/pendulum.png"],
@@ -104,7 +105,7 @@ NEEDS = {
     "kernels.py": ("jax_plugins.xla_cuda13",),
 }
 """Packages that scripts need and the tests do without."""
-IN_PROCESSES = {"learners.py", "scaling.py"}
+IN_PROCESSES = {"ablation.py", "learners.py", "scaling.py"}
 """Scripts whose workers are processes, as they are for users. The others' take the same way there."""
 
 
