@@ -149,7 +149,7 @@ class TensorBoardLogger(ClosingLogger):
             ImportError: tensorboardX is not installed.
             ValueError: `directory` is no path.
         """
-        tensorboard = require("tensorboardX", "jaxagents[tensorboard]")
+        tensorboard = require("tensorboardX", "tensorboard")
         path = os.fspath(folder("directory", directory))
         # Points show up during the run, even if nobody closes the logger.
         self._writer = tensorboard.SummaryWriter(path, flush_secs=1)
@@ -198,7 +198,7 @@ class WandbLogger(ClosingLogger):
         Raises:
             ImportError: wandb is not installed.
         """
-        wandb = require("wandb", "jaxagents[wandb]")
+        wandb = require("wandb", "wandb")
         if directory is not None:
             directory = Path(directory).expanduser()
             directory.mkdir(parents=True, exist_ok=True)

@@ -215,7 +215,7 @@ def test_wandb_runs_offline(tmp_path, wandb):
 )
 def test_names_the_extra_that_is_missing(tmp_path, monkeypatch, make, module, extra):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=rf'{module} is not.*pip install "jaxagents\[{extra}\]"'):
+    with pytest.raises(ImportError, match=rf'{module} is not.*pip install .*\[{extra}\]"'):
         make(tmp_path)
     assert list(tmp_path.iterdir()) == []
 

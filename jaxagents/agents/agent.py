@@ -27,7 +27,7 @@ from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.grid import Grid
 from jaxagents.core.hyperparameters import Hyperparameters
-from jaxagents.core.metrics import Metrics, MetricStats
+from jaxagents.core.metrics import MetricDict, Metrics, MetricStats
 from jaxagents.core.names import missing_attribute
 from jaxagents.core.numbers import flag, not_negative, positive
 from jaxagents.engine import run, sweep
@@ -153,7 +153,9 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                         f"Inside of jit or vmap, train takes no {what}: call it plainly."
                     )
             return OnDevice(self).train(key, hyperparams, runner, n_steps, shown)
-        return self._train(key, hyperparams, runner, n_steps, shown, loggers, mesh, callbacks)
+        given = key, hyperparams, runner, n_steps, shown, loggers, mesh, callbacks
+        runner, metrics = self._train(*given)
+        return runner, MetricDict(metrics)
 
     def _train(
         self,
@@ -332,7 +334,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         given, strict = self._hyperparams(hyperparams), flag("strict", strict)
         runner, metrics = checkpoint.restore(self, mode, best_fn, given, strict)
         self.collect_training(runner, metrics)
-        return runner, metrics
+        return runner, MetricDict(metrics)
 
     def replay(
         self, step: int, n_updates: int = 1, hyperparams: HyperparametersT | None = None
@@ -386,7 +388,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         runner = self._last.usable_runner
         acting, moment = self._acting(runner), self.moment(runner)
         key = single_key(rng, "eval")
-        return _executor_of(self).player.play(key, acting, n_evals, deterministic, moment)
+        played = _executor_of(self).player.play(key, acting, n_evals, deterministic, moment)
+        return MetricDict(played)
 
     def render_episode(
         self,
@@ -409,8 +412,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
         Args:
             rng: Random key, or its seed.
-            path: The file to write, which must not exist; it ends in `.gif`, or in `.mp4` (which needs
-                imageio-ffmpeg). None is written by default.
+            path: The file to write, which must not exist; it ends in `.gif` or `.mp4`. None is written by
+                default.
             max_steps: Number of steps after which the film ends, if the episode has not.
             deterministic: Whether to take greedy actions, as in `eval`.
             fps: Steps a second of the film; by default the environment's `render_fps`. A GIF of more
@@ -553,7 +556,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     @property
     def training_metrics(self) -> Metrics | None:
         """A copy of the metrics of the last training, which begin with the trainings before it."""
-        return self._last.metrics
+        metrics = self._last.metrics
+        return None if metrics is None else MetricDict(metrics)
 
     @property
     def previous_training_max_step(self) -> int:

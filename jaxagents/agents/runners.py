@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from jaxagents import ops, sharding
 from jaxagents.agents.config import OnPolicyConfig
 from jaxagents.core.hyperparameters import Traced
+from jaxagents.core.summary import Summarised
 from jaxagents.learners.train_state import TrainState
 from jaxagents.networks.encoding import BehindTrunk
 
@@ -16,7 +17,7 @@ MOST_REWARD = 10.0
 """Standard deviations to which normalised rewards are clipped."""
 
 
-class Runner(struct.PyTreeNode):
+class Runner(Summarised, struct.PyTreeNode):
     """Everything that training carries from one update to the next.
 
     Attributes:
@@ -64,7 +65,7 @@ class Runner(struct.PyTreeNode):
         return self.info.get("critic_loss", jnp.asarray(jnp.nan, jnp.float32))
 
 
-class LearnerRunner(struct.PyTreeNode):
+class LearnerRunner(Summarised, struct.PyTreeNode):
     """Everything that the training of a learner carries from one update step to the next.
 
     Attributes:

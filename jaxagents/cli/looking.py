@@ -12,7 +12,7 @@ from jaxagents.cli.parsing import parse
 from jaxagents.cli.reports import draw_runs, print_table, report_episodes
 from jaxagents.cli.runs import Run
 from jaxagents.core import numbers
-from jaxagents.core.extras import GYMNASIUM, SUITES, is_installed
+from jaxagents.core.extras import GYMNASIUM, SUITES, is_installed, pip_install
 
 
 def evaluate(words: Sequence[str]) -> None:
@@ -151,8 +151,8 @@ def _print_environments() -> None:
             print(*names_of(suite), sep="\n")
     more = f"Agents also take {GYMNASIUM}:NAME, with any name that gymnasium.make knows."
     if missing:
-        extra = f'pip install "jaxagents[{missing[0]}]"'
-        more = f"More come with {', '.join(missing)} (such as by {extra}). {more}"
+        such_as = pip_install(missing[0])
+        more = f"More come with {', '.join(missing)} (such as by {such_as}). {more}"
     print(more, file=sys.stderr)
 
 

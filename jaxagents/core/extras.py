@@ -1,16 +1,19 @@
 """Optional libraries, and suites of environments that there are adapters of."""
 
 import importlib
-from importlib.metadata import PackageNotFoundError, version
+import json
+from importlib.metadata import PackageNotFoundError, distribution, version
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 
-def require(module: str, requirement: str) -> Any:
+def require(module: str, extra: str) -> Any:
     """Imports an optional library.
 
     Args:
         module: Name of the module.
-        requirement: Requirement for pip.
+        extra: The extra that brings it.
 
     Returns:
         The module.
@@ -22,9 +25,24 @@ def require(module: str, requirement: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         library = module.partition(".")[0]
-        raise ImportError(
-            f'{library} is not installed: pip install "{requirement}" installs it.'
-        ) from error
+        raise ImportError(f"{library} is not installed: {pip_install(extra)} installs it.") from error
+
+
+def pip_install(extra: str) -> str:
+    """The command that installs an extra for the copy of jaxagents at hand, wherever it came from."""
+    named = f"jaxagents[{extra}]"
+    try:
+        origin = json.loads(distribution("jaxagents").read_text("direct_url.json") or "null")
+    except PackageNotFoundError:  # imported from a folder where it is not installed
+        origin = None
+    if origin is None:
+        return f'pip install "{named}"'
+    url = origin["url"]
+    if "dir_info" not in origin:
+        kind = f"{origin['vcs_info']['vcs']}+" if "vcs_info" in origin else ""
+        return f'pip install "{named} @ {kind}{url}"'
+    editable = "-e " if origin["dir_info"].get("editable") else ""
+    return f'pip install {editable}"{url2pathname(urlsplit(url).path)}[{extra}]"'
 
 
 class Suite(NamedTuple):
@@ -98,6 +116,4 @@ def check_installed(suite: str) -> None:
         ImportError: It is not; the message says how to install it.
     """
     if not is_installed(suite):
-        raise ImportError(
-            f'{suite} is not installed: pip install "jaxagents[{suite}]" installs it.'
-        )
+        raise ImportError(f"{suite} is not installed: {pip_install(suite)} installs it.")

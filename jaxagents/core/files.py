@@ -128,9 +128,9 @@ def check_film(path: str | os.PathLike, fps: float | int) -> Path:
     if not fps > 0:
         raise ValueError(f"fps must be positive, got {fps}.")
     path = new_file(with_ending(path, (".gif", ".mp4")))
-    require("imageio.v2", "jaxagents[video]")
+    require("imageio.v2", "video")
     if path.suffix == ".mp4":
-        require("imageio_ffmpeg", "imageio[ffmpeg]")
+        require("imageio_ffmpeg", "video")
     return path
 
 
@@ -145,7 +145,7 @@ def film(path: Path, fps: float | int) -> Iterator[Film]:
     Yields:
         The film.
     """
-    imageio, every = require("imageio.v2", "jaxagents[video]"), 1
+    imageio, every = require("imageio.v2", "video"), 1
     if path.suffix == ".gif":
         every = math.ceil(fps / _LARGEST_GIF_FPS)
         milliseconds = 10 * round(100 * every / fps)

@@ -13,6 +13,8 @@ import cloudpickle
 import jax
 from flax import struct
 
+from jaxagents.core.summary import Summarised
+
 nonpytree_field = functools.partial(struct.field, pytree_node=False)
 
 _MOST_SHARED = 256
@@ -21,7 +23,7 @@ _shared: OrderedDict[tuple[bytes, int], Any] = OrderedDict()
 _lock = threading.RLock()  # unpickling may pickle
 
 
-class PicklableNode(struct.PyTreeNode):
+class PicklableNode(Summarised, struct.PyTreeNode):
     """A pytree node that can be pickled and copied, whatever its static fields hold.
 
     Within a process, unpickled nodes and copies have the very same static objects, so that they share

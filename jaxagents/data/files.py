@@ -79,7 +79,7 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
 
 
 def _write_hdf5(path: Path, flat: Mapping[str, np.ndarray]) -> None:
-    with require("h5py", "jaxagents[hdf5]").File(path, "w") as file:
+    with require("h5py", "hdf5").File(path, "w") as file:
         for name, array in flat.items():
             parent, _, key = name.rpartition("/")
             if parent in flat:
@@ -90,7 +90,7 @@ def _write_hdf5(path: Path, flat: Mapping[str, np.ndarray]) -> None:
 
 
 def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
-    h5py = require("h5py", "jaxagents[hdf5]")
+    h5py = require("h5py", "hdf5")
     flat = {}
 
     def visit(name: str, item: Any) -> None:

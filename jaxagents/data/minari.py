@@ -43,7 +43,7 @@ def from_minari(
         TypeError: A part of it, such as a graph, is not an array.
         ImportError: Minari is not installed.
     """
-    minari = require("minari", "jaxagents[minari]")
+    minari = require("minari", "minari")
     source = minari.load_dataset(dataset) if isinstance(dataset, str) else dataset
     space = getattr(source, "action_space", None)
     if rescale_actions and units.box_of(space) is None:
@@ -152,7 +152,7 @@ def to_minari(
             episodes in the order of time, or actions of unknown units seem to be rescaled.
         ImportError: Minari is not installed.
     """
-    minari = require("minari", "jaxagents[minari]")
+    minari = require("minari", "minari")
     rows.check_has("Minari needs", _KEYS, dataset, "the dataset")
     spaces = _spaces(env, observation_space, action_space)
     dataset = _in_units_of(spaces["actions"], dataset)

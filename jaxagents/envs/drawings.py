@@ -73,7 +73,7 @@ def as_picture(draw: Callable[[], Any]) -> Any:
         The picture, or whatever else it returns.
     """
     try:
-        plt = require("matplotlib.pyplot", "jaxagents[plot]")
+        plt = require("matplotlib.pyplot", "plot")
     except ImportError:
         return draw()  # which may need no matplotlib
     with plt.ioff():
@@ -81,7 +81,7 @@ def as_picture(draw: Callable[[], Any]) -> Any:
     for part in drawn if isinstance(drawn, tuple) else (drawn,):
         figure = getattr(part, "figure", None)  # a figure is its own
         if figure is not None:
-            agg = require("matplotlib.backends.backend_agg", "jaxagents[plot]")
+            agg = require("matplotlib.backends.backend_agg", "plot")
             canvas = agg.FigureCanvasAgg(figure)
             canvas.draw()
             picture = np.array(canvas.buffer_rgba())[..., :3]
@@ -104,7 +104,7 @@ def _of_gymnasium(name: str) -> Any:
     """An environment of Gymnasium that draws."""
     import gymnasium
 
-    require("pygame", "jaxagents[video]")
+    require("pygame", "video")
     os.environ.setdefault(
         "SDL_AUDIODRIVER", "dummy"
     )  # else pygame complains where there is no sound card

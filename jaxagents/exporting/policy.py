@@ -22,7 +22,7 @@ FORMAT = "jaxagents policy 1"
 """The format of files, in their metadata."""
 ENTRIES = "entries"
 """The key, in the metadata, of the names of an observation's entries."""
-EXTRA = "jaxagents[export]"
+EXTRA = "export"
 """The extra that reading and writing them needs."""
 
 Program = Callable[..., PyTree]

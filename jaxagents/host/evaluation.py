@@ -154,8 +154,7 @@ def record_video(
     Args:
         policy: Maps one observation to one action.
         env: A single environment, made with `render_mode="rgb_array"`.
-        path: The file to write, which must not exist; it ends in `.gif`, or in `.mp4` (which needs
-            imageio-ffmpeg).
+        path: The file to write, which must not exist; it ends in `.gif` or `.mp4`.
         n_episodes: Number of episodes, one after another in the video.
         seed: Seed of the episodes.
         fps: Frames (steps) a second; by default the environment's `metadata["render_fps"]`.

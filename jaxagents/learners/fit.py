@@ -21,9 +21,6 @@ LOSS, GRADIENT_NORM = "loss", "gradient_norm"
 OF_EVERY_FIT = (LOSS, GRADIENT_NORM)
 """Names of the numbers that every fit reports."""
 
-_LARGEST_SHARED_MINIBATCH = 8192
-"""Samples. Larger ones keep several cores busy by themselves; two networks would crowd the caches."""
-
 _SAMPLES_OF_A_PART = 4096
 """The intermediate results of this many, for two networks, fit into the caches of a CPU."""
 
@@ -84,8 +81,8 @@ def fit(
 ) -> list[Fitted]:
     """Takes one gradient step of each network for each minibatch of each epoch.
 
-    All networks learn from the same minibatches. Where these are small, or come in parts, they do so in
-    one loop, whose steps keep several cores of a CPU busy. Networks with fewer epochs leave it earlier.
+    All networks learn from the same minibatches, in one loop, whose steps keep several cores of a CPU
+    busy. Networks with fewer epochs leave it earlier.
 
     Args:
         fits: The networks.
@@ -124,21 +121,16 @@ def fit(
         zero = jnp.zeros((), jnp.float32)
         fitted.append(Fitted(fit.training, dict.fromkeys((*info, *OF_EVERY_FIT), zero)))
         prepared.append(fit._replace(prepare=functools.partial(fit.prepare, losses.ndim > 0)))
-    is_small = size <= _LARGEST_SHARED_MINIBATCH
-    in_one_loop = is_small or share is not None or _n_parts(samples, outputs, n_devices) > 1
-    seeds, numbers = jax.random.key_data(rngs)[..., :2], range(len(fits))
-    for of_loop in [numbers] if in_one_loop else [[i] for i in numbers]:
-        first = 0
-        for last in sorted({fits[i].n_epochs for i in of_loop}):
-            learning = [i for i in of_loop if fits[i].n_epochs >= last]
-            of_these = [samples[i] for i in learning], [outputs[i] for i in learning]
-            n_parts = _n_parts(*of_these, n_devices)
-            sizes = n_minibatches, n_parts, n_devices
-            epoch = functools.partial(_epoch, [prepared[i] for i in learning], seeds, *sizes, share)
-            after = jax.lax.fori_loop(first, last, epoch, [fitted[i] for i in learning])
-            for i, network in zip(learning, after, strict=True):
-                fitted[i] = network
-            first = last
+    seeds, first = jax.random.key_data(rngs)[..., :2], 0
+    for last in sorted({fit.n_epochs for fit in fits}):
+        learning = [i for i, fit in enumerate(fits) if fit.n_epochs >= last]
+        of_these = [samples[i] for i in learning], [outputs[i] for i in learning]
+        sizes = n_minibatches, _n_parts(*of_these, n_devices), n_devices
+        epoch = functools.partial(_epoch, [prepared[i] for i in learning], seeds, *sizes, share)
+        after = jax.lax.fori_loop(first, last, epoch, [fitted[i] for i in learning])
+        for i, network in zip(learning, after, strict=True):
+            fitted[i] = network
+        first = last
     networks = zip(as_given, fits, fitted, strict=True)
     return [
         Fitted(_as_before(before, flat, after.training), after.info)
@@ -149,11 +141,13 @@ def fit(
 def _in_one_array(fit: Fit) -> Fit:
     """A fit whose optimizer has all parameters in one array, if it may.
 
-    Small arrays cost a step of an optimizer more for their number than for their size.
+    On an accelerator, small arrays cost a step of an optimizer more for their number than for their
+    size. A CPU would lose more by joining them.
     """
     params, opt_state = fit.training.params, fit.training.opt_state
     leaves = jax.tree.leaves(params)
-    if not fit.in_one_array or len(leaves) < 2 or len({x.dtype for x in leaves}) > 1:
+    may = fit.in_one_array and jax.default_backend() != "cpu"
+    if not may or len(leaves) < 2 or len({x.dtype for x in leaves}) > 1:
         return fit
     flat, params_of = ravel_pytree(params)
     opt_state = _map_params(lambda moments: ravel_pytree(moments)[0], params, opt_state)

@@ -14,7 +14,7 @@ from jaxagents.core.files import file_in_folder
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-EXTRA = "jaxagents[plot]"
+EXTRA = "plot"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """The palette of Okabe and Ito for colour-blind readers, darkest first."""
 _ON_DARK = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#D55E00")

@@ -90,12 +90,8 @@ def test_films_mp4(tmp_path):
 @pytest.mark.parametrize(
     ("module", "name", "message"),
     [
-        (
-            "imageio_ffmpeg",
-            "film.mp4",
-            r'imageio_ffmpeg is not .*: pip install "imageio\[ffmpeg\]"',
-        ),
-        ("imageio.v2", "film.gif", r'imageio is not .*: pip install "jaxagents\[video\]"'),
+        ("imageio_ffmpeg", "film.mp4", r'imageio_ffmpeg is not .*: pip install .*\[video\]"'),
+        ("imageio.v2", "film.gif", r'imageio is not .*: pip install .*\[video\]"'),
     ],
 )
 def test_says_what_it_needs(tmp_path, monkeypatch, module, name, message):

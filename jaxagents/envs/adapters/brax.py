@@ -82,12 +82,12 @@ class Brax(Native):
 
 
 def _envs() -> Any:
-    return require("brax.envs", "jaxagents[brax]")
+    return require("brax.envs", "brax")
 
 
 def _without_wrappers(env: Any) -> tuple[Any, int | None]:
     """An environment without brax's training wrappers, and the limit that they set."""
-    training = require("brax.envs.wrappers.training", "jaxagents[brax]")
+    training = require("brax.envs.wrappers.training", "brax")
     episode_length = None
     while isinstance(env, training.AutoResetWrapper | training.EpisodeWrapper):
         if isinstance(env, training.EpisodeWrapper):

@@ -54,7 +54,7 @@ class Craftax(Native):
         Returns:
             The environment.
         """
-        module = require("craftax.craftax_env", "jaxagents[craftax]")
+        module = require("craftax.craftax_env", "craftax")
         env = module.make_craftax_env_from_name(name, auto_reset=False)
         return cls(env, env.default_params.replace(**options))
 

@@ -179,7 +179,7 @@ def _jaxmarl() -> Any:
     printed = io.StringIO()
     sys.__dict__.update(stdout=printed, __stdout__=printed)
     try:
-        return require("jaxmarl", "jaxagents[jaxmarl]")
+        return require("jaxmarl", "jaxmarl")
     finally:
         sys.__dict__.update(streams)
 
@@ -193,7 +193,7 @@ def _looked_up(name: str, options: dict[str, Any]) -> dict[str, Any]:
     looked_up = dict(options)
     for option, (module, table) in tables.items():
         if isinstance(options.get(option), str) and (option != "layout" or name == "overcooked"):
-            found = getattr(require(module, "jaxagents[jaxmarl]"), table)
+            found = getattr(require(module, "jaxmarl"), table)
             value = options[option]
             looked_up[option] = found(value) if callable(found) else found[value]
     return looked_up

@@ -140,7 +140,7 @@ class Jumanji(Native):
 
 
 def _jumanji() -> Any:
-    return require("jumanji", "jaxagents[jumanji]")
+    return require("jumanji", "jumanji")
 
 
 def _without_wrappers(env: Any) -> Any:
@@ -149,7 +149,7 @@ def _without_wrappers(env: Any) -> Any:
     Raises:
         TypeError: It is many environments at once.
     """
-    wrappers = require("jumanji.wrappers", "jaxagents[jumanji]")
+    wrappers = require("jumanji.wrappers", "jumanji")
     if isinstance(env, wrappers.VmapWrapper | wrappers.VmapAutoResetWrapper):
         raise TypeError(
             f"{type(env).__name__} makes many environments of one: pass env.unwrapped, since agents map "
@@ -177,7 +177,7 @@ def _space(spec: Any) -> Space:
     Raises:
         TypeError: Agents do not act in it.
     """
-    specs = require("jumanji.specs", "jaxagents[jumanji]")
+    specs = require("jumanji.specs", "jumanji")
     if isinstance(spec, specs.DiscreteArray):
         return Discrete(int(spec.num_values))
     if isinstance(spec, specs.BoundedArray) and jnp.issubdtype(spec.dtype, jnp.integer):

@@ -74,7 +74,7 @@ class Navix(Native):
 
 
 def _navix() -> Any:
-    return require("navix", "jaxagents[navix]")
+    return require("navix", "navix")
 
 
 def _settings(env: Any) -> dict[str, Any]:

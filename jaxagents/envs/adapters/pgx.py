@@ -149,4 +149,4 @@ class Pgx(Native):
 
 
 def _pgx() -> Any:
-    return require("pgx", "jaxagents[pgx]")
+    return require("pgx", "pgx")

@@ -64,7 +64,7 @@ class Playground(Brax):
 
 
 def _registry() -> Any:
-    return require("mujoco_playground", "jaxagents[playground]").registry
+    return require("mujoco_playground", "playground").registry
 
 
 def _episode_length(env: Any) -> int | None:

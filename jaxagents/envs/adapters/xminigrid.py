@@ -31,7 +31,7 @@ class XMiniGrid(Native):
             env: The environment.
             params: Its parameters; `None` takes `env.default_params()`.
         """
-        wrappers = require("xminigrid.wrappers", "jaxagents[xminigrid]")
+        wrappers = require("xminigrid.wrappers", "xminigrid")
         while isinstance(env, wrappers.GymAutoResetWrapper | wrappers.DmEnvAutoResetWrapper):
             env = env._env
         super().__init__(env)
@@ -90,4 +90,4 @@ class XMiniGrid(Native):
 
 
 def _xminigrid() -> Any:
-    return require("xminigrid", "jaxagents[xminigrid]")
+    return require("xminigrid", "xminigrid")

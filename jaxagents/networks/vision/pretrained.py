@@ -167,4 +167,4 @@ def _fitted(
 
 
 def _safetensors() -> Any:
-    return require("safetensors.flax", "jaxagents[vision]")
+    return require("safetensors.flax", "vision")

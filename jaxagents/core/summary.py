@@ -1,0 +1,90 @@
+"""Pytrees in consoles and notebooks: their arrays by shape, not number by number."""
+
+import dataclasses
+import html
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxagents.core.arrays import is_key
+
+_ARRAYS = jax.Array | np.ndarray | np.generic
+_MOST_NUMBERS = 8
+
+
+class Summarised:
+    """A dataclass or a dict that is shown with a line for each field or item that holds something."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        if "__repr__" not in cls.__dict__:
+            cls.__repr__ = Summarised.__repr__  # a dataclass then keeps it
+        super().__init_subclass__(**options)
+
+    def __repr__(self) -> str:
+        lines = _lines(self)
+        width = max(map(len, lines), default=0)
+        shown = (f"\n  {name:<{width}}  {text}" for name, text in lines.items())
+        return type(self).__name__ + "".join(shown)
+
+    def _repr_html_(self) -> str:
+        rows = (
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
+            for name, text in _lines(self).items()
+        )
+        return f"<table><caption>{type(self).__name__}</caption>{''.join(rows)}</table>"
+
+
+def _lines(node: Any) -> dict[str, str]:
+    """What a node holds, in words."""
+    if isinstance(node, dict):
+        last = -1 if "update_step" in node else ...
+        return {name: in_a_line(value) + _mean(value, last) for name, value in node.items()}
+    shown = {x.name: getattr(node, x.name) for x in dataclasses.fields(node) if x.repr}
+    return {name: in_a_line(value) for name, value in shown.items() if not _is_empty(value)}
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, tuple | dict) and not value)
+
+
+def in_a_line(x: Any) -> str:
+    """A value in a few words: a number as it is, an array by its shape, a pytree by its size."""
+    if isinstance(x, _ARRAYS):
+        return _array(x)
+    if isinstance(x, bool | int | float | str):
+        return str(x)
+    if isinstance(x, dict) and len(x) <= _MOST_NUMBERS and _are_numbers(x.values()):
+        return ", ".join(f"{name} {in_a_line(value)}" for name, value in x.items())
+    leaves, kind = jax.tree.leaves(x), type(x).__name__
+    if not all(isinstance(leaf, _ARRAYS) for leaf in leaves):
+        return kind
+    n_numbers = sum(math.prod(leaf.shape) for leaf in leaves)
+    plural = "" if len(leaves) == 1 else "s"
+    return f"{kind} of {len(leaves):,} array{plural}, {n_numbers:,} numbers"
+
+
+def _are_numbers(values: Iterable[Any]) -> bool:
+    return all(isinstance(x, _ARRAYS | float) and np.ndim(x) == 0 for x in values)
+
+
+def _array(x: Any) -> str:
+    if x.ndim or is_key(x) or not _is_known(x):
+        return f"{x.dtype}[{', '.join(map(str, x.shape))}]"
+    return f"{x.item():.4g}" if np.issubdtype(x.dtype, np.floating) else str(x.item())
+
+
+def _is_known(x: Any) -> bool:
+    """Whether the numbers of an array can be read here."""
+    if not isinstance(x, jax.Array):
+        return True
+    return not isinstance(x, jax.core.Tracer) and x.is_fully_addressable and not x.is_deleted()
+
+
+def _mean(x: Any, last: Any) -> str:
+    """The mean of a metric, or of its last evaluation point, in words."""
+    if not isinstance(x, _ARRAYS) or not x.size or not x.ndim or not _is_known(x):
+        return ""
+    return f", {'mean' if last is ... else 'last'} {np.mean(x[last]):.4g}"

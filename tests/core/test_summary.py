@@ -1,0 +1,67 @@
+"""Runners, learners, metrics and statistics are shown briefly."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from jaxagents import TrainState
+from jaxagents.core.metrics import MetricDict, MetricStats
+from jaxagents.core.summary import Summarised, in_a_line
+
+
+def test_a_state_is_shown_by_the_sizes_of_its_parts():
+    network = nn.Dense(3)
+    variables = network.init(jax.random.key(0), jnp.zeros(2))
+    state = TrainState.from_variables(network, variables)
+    assert repr(state) == "TrainState\n  step       0\n  params     dict of 2 arrays, 9 numbers\n  model_def  Dense"
+    assert "<tr><th>params</th><td>dict of 2 arrays, 9 numbers</td></tr>" in state._repr_html_()
+
+
+def test_a_dataclass_may_have_a_repr_of_its_own():
+    class Named(TrainState):
+        def __repr__(self):
+            return "named"
+
+    assert repr(Named.create(nn.Dense(1), {})) == "named"
+
+
+@pytest.mark.parametrize(
+    ("x", "text"),
+    [
+        (3, "3"),
+        (jnp.float32(0.12345), "0.1235"),
+        (np.int32(7), "7"),
+        (jnp.zeros((2, 3)), "float32[2, 3]"),
+        (jax.random.key(0), "key<fry>[]"),
+        ({"loss": jnp.float32(2.0), "kl": jnp.float32(0.5)}, "loss 2, kl 0.5"),
+        ([jnp.zeros(2)], "list of 1 array, 2 numbers"),
+        (nn.relu, "custom_jvp"),
+    ],
+)
+def test_a_value_in_a_line(x, text):
+    assert in_a_line(x) == text
+
+
+def test_numbers_that_are_traced_or_deleted_are_shown_by_shape():
+    jax.eval_shape(lambda x: in_a_line(x) == "float32[]" or pytest.fail(), jnp.float32(1.0))
+    gone = jnp.arange(1)[0]
+    gone.delete()
+    assert in_a_line(gone) == "int32[]"
+
+
+def test_metrics_are_a_dict_that_shows_means():
+    played = MetricDict(returns=np.array([1.0, 3.0]))
+    assert repr(played) == "MetricDict\n  returns  float64[2], mean 2"
+    trained = MetricDict(update_step=np.array([0, 5]), returns=np.array([[1.0, 3.0], [4.0, 6.0]]))
+    assert "returns      float64[2, 2], last 5" in repr(trained)
+    assert trained == dict(trained)
+    doubled = jax.tree.map(lambda x: 2 * x, trained)
+    assert isinstance(doubled, MetricDict)
+    assert doubled["update_step"].tolist() == [0, 10]
+
+
+def test_statistics_are_short():
+    assert len(repr(MetricStats.of(np.zeros((50, 32))))) < 400
+    assert issubclass(MetricStats, Summarised)
