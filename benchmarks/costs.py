@@ -144,12 +144,7 @@ def networks(wrap: Callable[[nn.Module], nn.Module]) -> dict[str, nn.Module]:
 
 
 COLUMNS = ("", "ms with it", "ms without it", "ratio", "half of the turns")
-HEAD = """---
-search:
-  boost: 0.5
----
-
-# What features cost
+HEAD = """# What features cost
 
 Made by `python benchmarks/costs.py`: an update of PPO in CartPole-v1 with 64 environments, of DQN
 in CartPole-v1, or of SAC in Pendulum-v1, with a feature and without it, in turns in one process.

@@ -82,7 +82,7 @@ def main() -> None:
         for name, row in of_suite.items()
     }
     rows = [results[name] for name in ENVIRONMENTS if name in results]
-    (args.output / "environments.md").write_text(report(rows, args) + "\n")
+    reports.write(report(rows, args), args.output / "environments.md")
     if any(FAILS in row for row in rows):
         raise SystemExit("Something failed: see the errors above.")
 

@@ -44,7 +44,7 @@ def main() -> None:
         x_label = "environment steps" if TASKS[name].data is None else "updates"
         picture = args.output / f"off_policy_{name}.png"
         reports.draw(picture, TASKS[name].env, curves, x_label=x_label)
-    (args.output / "off_policy.md").write_text(report(learned) + "\n")
+    reports.write(report(learned), args.output / "off_policy.md")
 
 
 def parse_args() -> argparse.Namespace:

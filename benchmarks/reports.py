@@ -144,7 +144,16 @@ def write(page: str, path: Path | None) -> None:
     print(page)
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page + "\n")
+        path.write_text(f"{_BEHIND_GUIDES}{page}\n")
+
+
+_BEHIND_GUIDES = """---
+search:
+  boost: 0.5
+---
+
+"""
+"""Puts a page behind the guides among what a search of the documentation finds."""
 
 
 # Pictures.

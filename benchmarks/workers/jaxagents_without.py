@@ -18,7 +18,7 @@ import numpy as np
 import recurrent
 import worker
 
-from jaxagents.agents import actor_and_critic, on_policy, targets
+from jaxagents.agents import on_policy, targets
 from jaxagents.core.arrays import select
 from jaxagents.envs.episodes import Episodes
 from jaxagents.learners import fit
@@ -82,7 +82,6 @@ WITHOUT = {
     "one-loop": replace(on_policy, "fit", fit_one_by_one),
     "narrow": replace(dense, "_NARROW", 0),
     "small": replace(dense, "_SMALL", 0),
-    "one-array": replace(actor_and_critic, "acts_on_each_number", lambda optimizer: False),
     "bijection": replace(minibatches, "random_bijection", sort),
     "resets": replace(Episodes, "_restart", reset_all),
     "successors": replace(targets, "_values_at_once", value_all),

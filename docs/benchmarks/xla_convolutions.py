@@ -38,11 +38,15 @@ def main() -> None:
                 return transpose(given)[i].mean()
 
             def in_a_loop(given, n, gradient=gradient):
-                return jax.lax.fori_loop(0, n, lambda _, last: gradient(given + last), 0.0)
+                return jax.lax.fori_loop(
+                    0, n, lambda _, last: gradient(given + last), 0.0
+                )
 
             alone = milliseconds(jax.jit(gradient), output)
             looped = milliseconds(jax.jit(in_a_loop), output, N_STEPS) / N_STEPS
-            print(f"| {name} | {operand} | {alone:.1f} | {looped:.1f} | {looped / alone:.0f} |")
+            print(
+                f"| {name} | {operand} | {alone:.1f} | {looped:.1f} | {looped / alone:.0f} |"
+            )
 
 
 def milliseconds(function, *args):

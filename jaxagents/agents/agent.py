@@ -28,7 +28,7 @@ from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.grid import Grid
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.metrics import MetricDict, Metrics, MetricStats
-from jaxagents.core.names import missing_attribute
+from jaxagents.core.names import METHODS, missing_attribute, named_elsewhere
 from jaxagents.core.numbers import flag, not_negative, positive
 from jaxagents.engine import run, sweep
 from jaxagents.engine.behaviour import Behaviour, ConfigT, without_files
@@ -38,24 +38,10 @@ from jaxagents.engine.loop import Interruption
 from jaxagents.engine.program import HyperparametersT, RunnerT
 from jaxagents.engine.run import Replay, replay
 from jaxagents.engine.sweep import SweepResult
-from jaxagents.envs.drawings import check_can_film, draw_states, write_film
+from jaxagents.envs.drawings import Frames, check_can_film, draw_states, write_film
 from jaxagents.envs.episodes import EpisodeState
 from jaxagents.exporting import export_policy
 from jaxagents.loggers import Logger, as_loggers
-
-_ACT = "call act(training, carry, obs), or policy for an agent without a memory"
-_HABITS = {
-    "learn": "call train(rng, hyperparams)",
-    "fit": "call train(rng, hyperparams)",
-    "predict": _ACT,
-    "get_action": _ACT,
-    "select_action": _ACT,
-    "evaluate_policy": "call eval(rng, n_evals)",
-    "save": "set checkpoint_dir in the configuration, and train saves by itself; export_policy(path) "
-    "writes the policy alone",
-    "load": "set checkpoint_dir in the configuration, and call restore",
-}
-"""Methods that agents of other libraries have, and what is called here instead."""
 
 
 class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
@@ -87,6 +73,14 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
     _last: LastRun[RunnerT]
 
+    @named_elsewhere(
+        total_timesteps="give it to the configuration, or n_steps updates to train",
+        callback="give a list of callbacks, callbacks=[...]",
+        seed="the first argument is the seed, train(0)",
+        progress_bar="it is progress",
+        tb_log_name="loggers=[TensorBoardLogger(folder)] writes for TensorBoard",
+        log_interval="eval_frequency in the configuration says how often metrics are logged",
+    )
     def train(
         self,
         rng: Seed | None = None,
@@ -365,6 +359,12 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         step, n_updates = not_negative("step", step), positive("n_updates", n_updates)
         return replay(self, step, n_updates, self._hyperparams(hyperparams))
 
+    @named_elsewhere(
+        n_eval_episodes="it is n_evals",
+        n_episodes="it is n_evals",
+        seed="the first argument is the seed, eval(0)",
+        render="render_episode films an episode",
+    )
     def eval(self, rng: Seed, n_evals: int = 32, *, deterministic: bool = True) -> Metrics:
         """Plays episodes with the agent as trained or restored.
 
@@ -412,8 +412,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
         Args:
             rng: Random key, or its seed.
-            path: The file to write, which must not exist; it ends in `.gif` or `.mp4`. None is written by
-                default.
+            path: The file to write, which must not exist; it ends in `.gif` or `.mp4`. None is written
+                by default.
             max_steps: Number of steps after which the film ends, if the episode has not.
             deterministic: Whether to take greedy actions, as in `eval`.
             fps: Steps a second of the film; by default the environment's `render_fps`. A GIF of more
@@ -422,7 +422,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 [`replay`][jaxagents.agents.agent.Agent.replay].
 
         Returns:
-            The frames, one for the start and one for each step: red, green and blue as bytes.
+            The frames, one for the start and one for each step: red, green and blue as bytes. A notebook
+            plays them.
 
         Raises:
             NotImplementedError: The environment does not draw.
@@ -448,7 +449,9 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         frames = draw_states(env.at_update(*moment), states, 1 + int(n_steps))
         if path is not None:
             write_film(path, frames, rate)
-        return frames
+        shown = frames.view(Frames)
+        shown.fps = rate
+        return shown
 
     def export_policy(self, path: str | os.PathLike) -> None:
         """Writes the policy as trained or restored to one file, which needs no agent to be used.
@@ -695,7 +698,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     if not TYPE_CHECKING:  # a type checker would believe that any attribute exists
 
         def __getattr__(self, name: str) -> Any:
-            return missing_attribute(self, name, _HABITS)
+            return missing_attribute(self, name, METHODS)
 
     def _seal(self) -> None:
         if "episodes" not in vars(self):

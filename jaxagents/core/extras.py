@@ -25,7 +25,9 @@ def require(module: str, extra: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         library = module.partition(".")[0]
-        raise ImportError(f"{library} is not installed: {pip_install(extra)} installs it.") from error
+        raise ImportError(
+            f"{library} is not installed: {pip_install(extra)} installs it."
+        ) from error
 
 
 def pip_install(extra: str) -> str:

@@ -20,11 +20,13 @@ class MetricDict(Summarised, dict[str, Any]):
     """Metrics that are shown by their shapes and means."""
 
     def tree_flatten_with_keys(self) -> tuple[list[tuple[Any, Any]], tuple[str, ...]]:
+        """The metrics in the order of their names, as a pytree of a dict has them."""
         names = tuple(sorted(self))
         return [(jax.tree_util.DictKey(name), self[name]) for name in names], names
 
     @classmethod
     def tree_unflatten(cls, names: tuple[str, ...], values: Iterable[Any]) -> "MetricDict":
+        """The metrics of these names and values."""
         return cls(zip(names, values, strict=True))
 
 

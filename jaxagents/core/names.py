@@ -1,8 +1,11 @@
 """Names that users give: misspelt, or known from other libraries or from 0.2.5."""
 
 import difflib
+import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+P, R = ParamSpec("P"), TypeVar("R")
 
 
 def alike(name: str, known: Iterable[str], share: float = 0.5) -> str | None:
@@ -129,6 +132,16 @@ _TRACED = (
 )
 _GONE = {"deterministic_mode": "0.2.5 had it and never read it"}
 _OF_NETWORKS = ("features", "activation")
+_ELSEWHERE = {
+    "policy": "Networks are fields of the configuration, such as actor_network and critic_network.",
+    "policy_kwargs": "What it holds are fields of networks, such as actor_network=CategoricalActor("
+    "n_actions, features=(64, 64)), or of the configuration.",
+    "device": "JAX trains on the accelerator that it finds, and train(mesh=...) on several: leave it out.",
+    "seed": "Every training has its own: train(seed).",
+    "verbose": "train(progress=False) shows nothing.",
+    "tensorboard_log": "train(loggers=[TensorBoardLogger(folder)]) writes it.",
+}
+"""Arguments of other libraries' agents, and where what they stand for is given here."""
 
 
 def advice(name: str, known: Collection[str]) -> str:
@@ -153,6 +166,8 @@ def advice(name: str, known: Collection[str]) -> str:
             "It learns from a dataset, in n_updates updates of gradient_steps gradient steps, and takes "
             "no steps in an environment."
         )
+    if name in _ELSEWHERE:
+        return _ELSEWHERE[name]
     if name in _GONE:
         return f"{_GONE[name]}: leave it out."
     if ours in _OF_OPTIMIZERS and ("actor_optimizer_params" in known or "actor_epochs" in known):
@@ -186,6 +201,22 @@ _AGENTS = {
     "QRDDQN_Agent": "QRDQN",
     "TruncationWrapper": "the field max_episode_steps of the configuration",
 }
+_COPIES = "n_envs in the configuration of an agent, which makes as many copies of its environment"
+_NORMALISED = "normalise_observations and normalise_rewards in the configuration of an agent"
+_OF_OTHERS = {
+    "VecNormalize": _NORMALISED,
+    "NormalizeObservation": _NORMALISED,
+    "NormalizeReward": _NORMALISED,
+    "VecFrameStack": "jaxagents.FrameStack",
+    "make_vec_env": _COPIES,
+    "DummyVecEnv": _COPIES,
+    "SubprocVecEnv": _COPIES,
+    "Monitor": "agent.eval, or jaxagents.host.EpisodeMonitor in a loop of your own",
+    "evaluate_policy": "agent.eval, or jaxagents.host.evaluate in a loop of your own",
+    "EvalCallback": "eval_frequency in the configuration of an agent",
+    "CheckpointCallback": "checkpoint_dir in the configuration of an agent",
+}
+"""Names of other libraries."""
 _MODULES = {
     "utils": "jaxagents.ppo and jaxagents.ippo, for AgentConfig, HyperParameters and OptimizerParams",
     "depreceated": "jaxagents itself, for REINFORCE, DQN, DDQN, C51 and QRDQN",
@@ -205,6 +236,8 @@ def former_names(module: str) -> Callable[[str], Any]:
     def __getattr__(name: str) -> NoReturn:  # noqa: N807
         if name in _AGENTS:
             raise ImportError(_has_moved(f"{name} was the name in 0.2.5", _AGENTS[name]))
+        if name in _OF_OTHERS:
+            raise ImportError(f"{module} has no {name}; use {_OF_OTHERS[name]}.")
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return __getattr__
@@ -226,17 +259,60 @@ def _has_moved(what: str, place: str) -> str:
     return f"{what}; use {place}. See Migrating in the guide."
 
 
+_ACT = (
+    "call policy(obs); of PPO and its like policy(agent.actor_training, obs), or with a memory "
+    "act(training, carry, obs)"
+)
+METHODS = {
+    "learn": "call train(rng, hyperparams)",
+    "fit": "call train(rng, hyperparams)",
+    "predict": _ACT,
+    "get_action": _ACT,
+    "select_action": _ACT,
+    "evaluate_policy": "call eval(rng, n_evals)",
+    "save": "set checkpoint_dir in the configuration, and train saves by itself; export_policy(path) "
+    "writes the policy alone",
+    "load": "set checkpoint_dir in the configuration, and call restore",
+}
+"""Methods that agents of other libraries have, and what is called here instead."""
+
+
 def missing_attribute(owner: object, name: str, advice: Mapping[str, str]) -> Any:
     """Raises for an attribute that Python did not find, with advice where there is some.
 
     Args:
-        owner: The object.
+        owner: The object, or a class.
         name: Name of the attribute.
         advice: What to do instead, by name.
 
     Raises:
         AttributeError: In any case.
     """
+    kind = owner if isinstance(owner, type) else type(owner)
     if name in advice:
-        raise AttributeError(f"{type(owner).__name__} has no {name!r}: {advice[name]}.")
+        raise AttributeError(f"{kind.__name__} has no {name!r}: {advice[name]}.")
+    if kind is owner:
+        return type.__getattribute__(kind, name)
     return object.__getattribute__(owner, name)  # says what was missing, be it in a property
+
+
+def named_elsewhere(**advice: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A decorator of a method that other libraries give further arguments.
+
+    Args:
+        **advice: What to do instead, by the names of these arguments, which raise a `TypeError`.
+
+    Returns:
+        The decorator.
+    """
+
+    def decorate(method: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(method)
+        def checked(*args: P.args, **options: P.kwargs) -> R:
+            for name in options.keys() & advice.keys():
+                raise TypeError(f"{method.__name__} takes no {name}: {advice[name]}.")
+            return method(*args, **options)
+
+        return checked
+
+    return decorate

@@ -38,7 +38,7 @@ class Summarised:
 
 
 def _lines(node: Any) -> dict[str, str]:
-    """What a node holds, in words."""
+    """The contents of a node, in words."""
     if isinstance(node, dict):
         last = -1 if "update_step" in node else ...
         return {name: in_a_line(value) + _mean(value, last) for name, value in node.items()}

@@ -3,13 +3,14 @@
 import abc
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from jaxagents.core.arrays import is_numeric, leaves_by_name
 from jaxagents.core.hook_names import check_pair
+from jaxagents.core.names import METHODS, missing_attribute
 from jaxagents.core.report import Report, check_not_taken
 from jaxagents.engine.config import Config
 from jaxagents.envs.play import NAMES_OF_METRICS
@@ -140,6 +141,11 @@ class SealedAtTheEnd(abc.ABCMeta):
             raise TypeError(f"{name}() {fault}. Call {name}{_arguments(cls)}.") from None
         made._seal()
         return made
+
+    if not TYPE_CHECKING:  # a type checker would believe that any attribute exists
+
+        def __getattr__(cls, name: str) -> Any:
+            return missing_attribute(cls, name, METHODS)
 
 
 def _arguments(made: type) -> inspect.Signature:

@@ -44,6 +44,7 @@ class ProgressBar(Observer):
         first: int,
         n_steps: int,
         disable: bool = False,
+        steps_per_update: int = 0,
     ) -> None:
         """Makes a bar.
 
@@ -52,10 +53,13 @@ class ProgressBar(Observer):
             first: Number of updates made earlier.
             n_steps: Number of updates to make.
             disable: Whether to show nothing.
+            steps_per_update: Environment steps of an update, if their speed is to be shown.
         """
         self._title = title if isinstance(title, str) else repr(title).strip("<>")
         self._first = self._done = first
         self._n_steps = n_steps
+        self._steps_per_update = steps_per_update
+        self._returns = ""
         self._disable = disable or sys.stderr is None  # as in programs without a console
 
     def __enter__(self) -> "ProgressBar":
@@ -78,6 +82,7 @@ class ProgressBar(Observer):
     def on_chunk(self, runner: PyTree, n_updates: int, first: FirstNonfinite) -> None:
         """Moves the bar, which times no chunk before the second: the first one compiles."""
         self._done += n_updates
+        self._show()
         if self._bar.disable or self._bar.bar_format is None:
             self._bar.update(n_updates)
             return
@@ -89,11 +94,15 @@ class ProgressBar(Observer):
     def on_point(self, runner: PyTree, history: Metrics) -> None:
         """Shows the returns of the newest point."""
         if "returns" in history:
-            self.show(self._summary(history["returns"][-1]))
+            self._returns = self._summary(history["returns"][-1])
+            self._show()
 
-    def show(self, text: str) -> None:
-        """Shows a text behind the bar."""
-        self._bar.set_postfix_str(text, refresh=False)
+    def _show(self) -> None:
+        """Shows the speed and the last returns behind the bar."""
+        rate = self._bar.format_dict["rate"]
+        speed = f"{rate * self._steps_per_update:,.0f} steps/s" if rate else ""
+        texts = speed if self._steps_per_update else "", self._returns
+        self._bar.set_postfix_str(", ".join(filter(None, texts)), refresh=False)
 
     def _summary(self, returns: Shaped[np.ndarray, "..."]) -> str:
         by_actor = np.atleast_1d(np.mean(returns, axis=0))

@@ -75,7 +75,8 @@ def train(
         known_steps = [] if earlier is None else earlier["update_step"]
         if leads:
             observers.append(LoggerObserver(loggers, known_steps))
-        bar = ProgressBar(agent, first, n_steps, disable=not (progress and leads))
+        is_shown, steps = progress and leads, agent.config.steps_per_update
+        bar = ProgressBar(agent, first, n_steps, not is_shown, steps)
         observers.append(stack.enter_context(bar))
         if n_steps:
             bar.say(agent.config.amount(n_steps))

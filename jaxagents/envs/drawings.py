@@ -1,10 +1,14 @@
 """Pictures of states of environments, and videos of episodes that compiled programs have played."""
 
+import base64
 import dataclasses
 import functools
+import importlib.util
 import itertools
 import os
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -217,3 +221,29 @@ def write_film(
     with film(check_film(path, fps), fps) as its:
         for frame in itertools.islice(frames, 0, None, its.every):
             its.write(frame)
+
+
+class Frames(np.ndarray):
+    """The pictures of an episode, along the first axis; a notebook plays them.
+
+    Attributes:
+        fps: Pictures a second.
+    """
+
+    fps: float | int = _FPS_OF_GAMES
+
+    def __array_finalize__(self, source: Any) -> None:
+        self.fps = getattr(source, "fps", self.fps)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__} of shape {self.shape}"
+
+    def _repr_html_(self) -> str | None:
+        """A film, if this is one and imageio is there."""
+        if self.ndim != 4 or importlib.util.find_spec("imageio") is None:
+            return None
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "episode.gif"
+            write_film(path, self, self.fps)
+            content = base64.b64encode(path.read_bytes()).decode()
+        return f'<img alt="an episode" src="data:image/gif;base64,{content}">'

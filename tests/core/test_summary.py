@@ -15,7 +15,10 @@ def test_a_state_is_shown_by_the_sizes_of_its_parts():
     network = nn.Dense(3)
     variables = network.init(jax.random.key(0), jnp.zeros(2))
     state = TrainState.from_variables(network, variables)
-    assert repr(state) == "TrainState\n  step       0\n  params     dict of 2 arrays, 9 numbers\n  model_def  Dense"
+    assert (
+        repr(state)
+        == "TrainState\n  step       0\n  params     dict of 2 arrays, 9 numbers\n  model_def  Dense"
+    )
     assert "<tr><th>params</th><td>dict of 2 arrays, 9 numbers</td></tr>" in state._repr_html_()
 
 
@@ -45,7 +48,9 @@ def test_a_value_in_a_line(x, text):
 
 
 def test_numbers_that_are_traced_or_deleted_are_shown_by_shape():
-    jax.eval_shape(lambda x: in_a_line(x) == "float32[]" or pytest.fail(), jnp.float32(1.0))
+    texts = []
+    jax.eval_shape(lambda x: texts.append(in_a_line(x)), jnp.float32(1.0))
+    assert texts == ["float32[]"]
     gone = jnp.arange(1)[0]
     gone.delete()
     assert in_a_line(gone) == "int32[]"

@@ -1,5 +1,7 @@
 """Pictures of the states of environments."""
 
+import base64
+
 import gymnax
 import jax
 import matplotlib.pyplot as plt
@@ -8,7 +10,7 @@ import pytest
 from gymnax.wrappers import LogWrapper
 from probes import Pennies, Probe
 
-from jaxagents.envs import as_environment
+from jaxagents.envs import as_environment, drawings
 from jaxagents.envs.drawings import draw_grid, draw_states
 
 KEY = jax.random.key(0)
@@ -123,3 +125,14 @@ def test_refuses_what_is_no_picture(pictures, message):
     n = len(pictures)
     with pytest.raises(ValueError, match=f"Odd.render must give {message}"):
         draw_states(as_environment(Odd()), np.arange(n), n)
+
+
+def test_a_notebook_plays_frames_and_a_console_tells_their_shape():
+    frames = np.zeros((3, 8, 8, 3), np.uint8).view(drawings.Frames)
+    frames.fps = 20
+    assert frames[1:].fps == 20
+    assert repr(frames) == "Frames of shape (3, 8, 8, 3)"
+    assert frames[0]._repr_html_() is None
+    head, _, content = frames._repr_html_().partition("base64,")
+    assert "image/gif" in head
+    assert base64.b64decode(content.rstrip('">')).startswith(b"GIF89a")

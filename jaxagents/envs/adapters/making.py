@@ -42,6 +42,11 @@ def as_environment(env: Any, params: PyTree = None) -> Environment:
             no parameters but is given some.
         ValueError: There is no environment of that name.
     """
+    if _is_environment(params):
+        raise TypeError(
+            f"env_params is an environment, {type(params).__name__}: an agent takes one environment, "
+            "and then its parameters, or None."
+        )
     if isinstance(env, type):
         raise TypeError(
             f"{env.__name__} is a class: pass an environment, such as {env.__name__}()."
@@ -70,6 +75,11 @@ def as_environment(env: Any, params: PyTree = None) -> Environment:
             f"{params!r}."
         )
     return adapter(env)
+
+
+def _is_environment(x: Any) -> bool:
+    """Whether something is an environment rather than the parameters of one."""
+    return isinstance(x, Environment) or hasattr(x, "reset_env") or adapter_of(x) is not None
 
 
 def make(name: str, **options: Any) -> Environment:
