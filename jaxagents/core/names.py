@@ -3,9 +3,9 @@
 import difflib
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
-P, R = ParamSpec("P"), TypeVar("R")
+MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 
 
 def alike(name: str, known: Iterable[str], share: float = 0.5) -> str | None:
@@ -136,7 +136,7 @@ _ELSEWHERE = {
     "policy": "Networks are fields of the configuration, such as actor_network and critic_network.",
     "policy_kwargs": "What it holds are fields of networks, such as actor_network=CategoricalActor("
     "n_actions, features=(64, 64)), or of the configuration.",
-    "device": "JAX trains on the accelerator that it finds, and train(mesh=...) on several: leave it out.",
+    "device": "JAX trains on the accelerator that it finds, train(mesh=...) on several: leave it out.",
     "seed": "Every training has its own: train(seed).",
     "verbose": "train(progress=False) shows nothing.",
     "tensorboard_log": "train(loggers=[TensorBoardLogger(folder)]) writes it.",
@@ -296,7 +296,7 @@ def missing_attribute(owner: object, name: str, advice: Mapping[str, str]) -> An
     return object.__getattribute__(owner, name)  # says what was missing, be it in a property
 
 
-def named_elsewhere(**advice: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def named_elsewhere(**advice: str) -> Callable[[MethodT], MethodT]:
     """A decorator of a method that other libraries give further arguments.
 
     Args:
@@ -306,13 +306,13 @@ def named_elsewhere(**advice: str) -> Callable[[Callable[P, R]], Callable[P, R]]
         The decorator.
     """
 
-    def decorate(method: Callable[P, R]) -> Callable[P, R]:
+    def decorate(method: MethodT) -> MethodT:
         @functools.wraps(method)
-        def checked(*args: P.args, **options: P.kwargs) -> R:
+        def checked(*args: Any, **options: Any) -> Any:
             for name in options.keys() & advice.keys():
                 raise TypeError(f"{method.__name__} takes no {name}: {advice[name]}.")
             return method(*args, **options)
 
-        return checked
+        return cast(MethodT, checked)
 
     return decorate

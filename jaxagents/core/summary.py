@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxagents.core.arrays import is_key
+from jaxagents.core.arrays import is_key, is_traced
 
 _ARRAYS = jax.Array | np.ndarray | np.generic
 _MOST_NUMBERS = 8
@@ -80,11 +80,11 @@ def _is_known(x: Any) -> bool:
     """Whether the numbers of an array can be read here."""
     if not isinstance(x, jax.Array):
         return True
-    return not isinstance(x, jax.core.Tracer) and x.is_fully_addressable and not x.is_deleted()
+    return not is_traced(x) and x.is_fully_addressable and not x.is_deleted()
 
 
 def _mean(x: Any, last: Any) -> str:
     """The mean of a metric, or of its last evaluation point, in words."""
     if not isinstance(x, _ARRAYS) or not x.size or not x.ndim or not _is_known(x):
         return ""
-    return f", {'mean' if last is ... else 'last'} {np.mean(x[last]):.4g}"
+    return f", {'mean' if last is ... else 'last'} {np.mean(np.asarray(x)[last]):.4g}"
