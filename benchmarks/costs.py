@@ -19,7 +19,7 @@ import reports
 from flax import linen as nn
 
 from jaxagents import DQN, PPO, SAC, dqn, make, ppo, sac
-from jaxagents.envs import Wrapper
+from jaxagents.envs import Environment
 from jaxagents.networks import CategoricalActor, Recurrent, StateCritic
 from jaxagents.networks.recurrent import at_each_step
 
@@ -53,8 +53,11 @@ def main() -> None:
     reports.write(f"{HEAD}\n\n{measured}\n\n{reports.table(COLUMNS, rows)}", args.markdown)
 
 
-class AllAllowed(Wrapper):
+class AllAllowed(Environment):
     """An environment with a mask that allows all actions."""
+
+    def __init__(self, env: Environment) -> None:
+        self.env, self.action_space, self.max_steps = env, env.action_space, env.max_steps
 
     def reset(self, key: Any) -> Any:
         return self.env.reset(key)
@@ -63,7 +66,8 @@ class AllAllowed(Wrapper):
         return self.env.step(key, state, action)
 
     def action_mask(self, state: Any) -> Any:
-        return jnp.ones(self.action_space.n, bool)
+        space: Any = self.action_space
+        return jnp.ones(space.n, bool)
 
 
 class Remembering(Recurrent):
