@@ -153,8 +153,8 @@ HEAD = """# What features cost
 Made by `python benchmarks/costs.py`: an update of PPO in CartPole-v1 with 64 environments, of DQN
 in CartPole-v1, or of SAC in Pendulum-v1, with a feature and without it, in turns in one process.
 The ratio is a median over the turns. The mask allows all actions. The memory is one that networks
-carry along and do not use: with it, PPO learns from sequences, and values steps in turn. Ratios
-that differ from 1 by less than half of the turns do say nothing."""
+carry along and do not use: with it, PPO learns from sequences, and values steps in turn. Where half
+of the turns lie on both sides of 1, a ratio says nothing."""
 FEATURES = {
     "PPO looks for numbers that are not finite": (train_ppo, lambda: train_ppo(looks=False)),
     "DQN looks for them": (train_dqn, lambda: train_dqn(looks=False)),

@@ -27,7 +27,7 @@ from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.grid import Grid
 from jaxagents.core.hyperparameters import Hyperparameters
-from jaxagents.core.metrics import MetricDict, Metrics, MetricStats
+from jaxagents.core.metrics import Metrics, MetricStats
 from jaxagents.core.names import METHODS, missing_attribute, named_elsewhere
 from jaxagents.core.numbers import flag, not_negative, positive
 from jaxagents.engine import run, sweep
@@ -147,9 +147,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                         f"Inside of jit or vmap, train takes no {what}: call it plainly."
                     )
             return OnDevice(self).train(key, hyperparams, runner, n_steps, shown)
-        given = key, hyperparams, runner, n_steps, shown, loggers, mesh, callbacks
-        runner, metrics = self._train(*given)
-        return runner, MetricDict(metrics)
+        return self._train(key, hyperparams, runner, n_steps, shown, loggers, mesh, callbacks)
 
     def _train(
         self,
@@ -328,7 +326,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         given, strict = self._hyperparams(hyperparams), flag("strict", strict)
         runner, metrics = checkpoint.restore(self, mode, best_fn, given, strict)
         self.collect_training(runner, metrics)
-        return runner, MetricDict(metrics)
+        return runner, metrics
 
     def replay(
         self, step: int, n_updates: int = 1, hyperparams: HyperparametersT | None = None
@@ -388,8 +386,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         runner = self._last.usable_runner
         acting, moment = self._acting(runner), self.moment(runner)
         key = single_key(rng, "eval")
-        played = _executor_of(self).player.play(key, acting, n_evals, deterministic, moment)
-        return MetricDict(played)
+        return _executor_of(self).player.play(key, acting, n_evals, deterministic, moment)
 
     def render_episode(
         self,
@@ -559,8 +556,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     @property
     def training_metrics(self) -> Metrics | None:
         """A copy of the metrics of the last training, which begin with the trainings before it."""
-        metrics = self._last.metrics
-        return None if metrics is None else MetricDict(metrics)
+        return self._last.metrics
 
     @property
     def previous_training_max_step(self) -> int:

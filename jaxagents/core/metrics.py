@@ -1,10 +1,9 @@
 """Metrics of evaluation points: dicts of arrays."""
 
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
@@ -13,21 +12,6 @@ from jaxtyping import ArrayLike
 from jaxagents.core.summary import Summarised
 
 Metrics = dict[str, Any]
-
-
-@jax.tree_util.register_pytree_with_keys_class
-class MetricDict(Summarised, dict[str, Any]):
-    """Metrics that are shown by their shapes and means."""
-
-    def tree_flatten_with_keys(self) -> tuple[list[tuple[Any, Any]], tuple[str, ...]]:
-        """The metrics in the order of their names, as a pytree of a dict has them."""
-        names = tuple(sorted(self))
-        return [(jax.tree_util.DictKey(name), self[name]) for name in names], names
-
-    @classmethod
-    def tree_unflatten(cls, names: tuple[str, ...], values: Iterable[Any]) -> "MetricDict":
-        """The metrics of these names and values."""
-        return cls(zip(names, values, strict=True))
 
 
 def stack_metrics(metrics: Sequence[Metrics]) -> Metrics:

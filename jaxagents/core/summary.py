@@ -16,7 +16,7 @@ _MOST_NUMBERS = 8
 
 
 class Summarised:
-    """A dataclass or a dict that is shown with a line for each field or item that holds something."""
+    """A dataclass that is shown with a line for each field that holds something."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         if "__repr__" not in cls.__dict__:
@@ -39,9 +39,6 @@ class Summarised:
 
 def _lines(node: Any) -> dict[str, str]:
     """The contents of a node, in words."""
-    if isinstance(node, dict):
-        last = -1 if "update_step" in node else ...
-        return {name: in_a_line(value) + _mean(value, last) for name, value in node.items()}
     shown = {x.name: getattr(node, x.name) for x in dataclasses.fields(node) if x.repr}
     return {name: in_a_line(value) for name, value in shown.items() if not _is_empty(value)}
 
@@ -81,10 +78,3 @@ def _is_known(x: Any) -> bool:
     if not isinstance(x, jax.Array):
         return True
     return not is_traced(x) and x.is_fully_addressable and not x.is_deleted()
-
-
-def _mean(x: Any, last: Any) -> str:
-    """The mean of a metric, or of its last evaluation point, in words."""
-    if not isinstance(x, _ARRAYS) or not x.size or not x.ndim or not _is_known(x):
-        return ""
-    return f", {'mean' if last is ... else 'last'} {np.mean(np.asarray(x)[last]):.4g}"

@@ -124,7 +124,8 @@ def _(kind: _Kind, primals: PyTree, tangents: PyTree) -> tuple[PyTree, PyTree]:
     """The memories, and their changes; those due to the weights are one product for all steps.
 
     A step of the loop adds the change due to the memory before to the changes due to all else, which
-    are computed outside: JAX would use a further loop for them. Derivatives are written by hand: with
+    are computed outside: JAX would use a further loop for them. The weights are transposed in memory
+    there too; in the loop backwards, XLA would do it at each step. Derivatives are written by hand: with
     `jax.linearize`, gradients for 64 environments take two to three times as long on a CPU.
     """
     layer, initial, carry, _, first = primals
@@ -133,10 +134,10 @@ def _(kind: _Kind, primals: PyTree, tangents: PyTree) -> tuple[PyTree, PyTree]:
     before = jax.tree.map(lambda x, y: jnp.concatenate([x[None], y[:-1]]), carry, after)
     before = jax.vmap(select, (0, None, 0))(first, initial, before)
     by_input, by_memory = kind.slopes(before, kept)
-    transposed = jax.lax.optimization_barrier(layer.kernel.T)  # outside of the loop over steps
-    linear = layer._replace(kernel=transposed.T, bias=jnp.zeros_like(layer.bias))
+    transposed = jax.lax.optimization_barrier(layer.kernel.T)
 
     def brought_about(slopes: _Slopes, d_before: PyTree) -> PyTree:
+        linear = _Layer(transposed.T, jnp.zeros_like(layer.bias))
         return kind.change(slopes, d_before, _apply(linear, kind.output(d_before), kind))
 
     def take(d_carry: PyTree, at_t: tuple[_Slopes, PyTree]) -> tuple[PyTree, PyTree]:

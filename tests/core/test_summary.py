@@ -1,4 +1,4 @@
-"""Runners, learners, metrics and statistics are shown briefly."""
+"""Runners, learners and statistics are shown briefly."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ import pytest
 from flax import linen as nn
 
 from jaxagents import TrainState
-from jaxagents.core.metrics import MetricDict, MetricStats
+from jaxagents.core.metrics import MetricStats
 from jaxagents.core.summary import Summarised, in_a_line
 
 
@@ -54,17 +54,6 @@ def test_numbers_that_are_traced_or_deleted_are_shown_by_shape():
     gone = jnp.arange(1)[0]
     gone.delete()
     assert in_a_line(gone) == "int32[]"
-
-
-def test_metrics_are_a_dict_that_shows_means():
-    played = MetricDict(returns=np.array([1.0, 3.0]))
-    assert repr(played) == "MetricDict\n  returns  float64[2], mean 2"
-    trained = MetricDict(update_step=np.array([0, 5]), returns=np.array([[1.0, 3.0], [4.0, 6.0]]))
-    assert "returns      float64[2, 2], last 5" in repr(trained)
-    assert trained == dict(trained)
-    doubled = jax.tree.map(lambda x: 2 * x, trained)
-    assert isinstance(doubled, MetricDict)
-    assert doubled["update_step"].tolist() == [0, 10]
 
 
 def test_statistics_are_short():
