@@ -318,5 +318,5 @@ def test_missing_parts_and_spaces_and_names_that_are_taken_are_told(folder):
 def test_a_missing_minari_names_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "minari", None)
     for use in (lambda: from_minari("some-v0"), lambda: written("vector")):
-        with pytest.raises(ImportError, match=r"jaxagents\[minari\]"):
+        with pytest.raises(ImportError, match=r"pip install .*\[minari\]"):
             use()
