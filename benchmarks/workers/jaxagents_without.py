@@ -34,7 +34,7 @@ IMAGE = 84, 84, 4
 
 
 def replace(place: Any, name: str, plain: Any) -> Callable[[], None]:
-    """What puts plain code into a place."""
+    """A function that puts plain code into a place."""
     return functools.partial(setattr, place, name, plain)
 
 
