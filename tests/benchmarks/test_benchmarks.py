@@ -186,7 +186,7 @@ def test_script(script, tmp_path, monkeypatch):
     for file in files:
         assert (tmp_path / file).stat().st_size > 0, file
     report = (tmp_path / files[0]).read_text()
-    assert report.startswith("# ")
+    assert report.removeprefix("---\nsearch:\n  boost: 0.5\n---\n\n").startswith("# ")
     assert row in report
     assert "failed" not in report
     assert documentation() == before
