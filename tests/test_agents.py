@@ -204,7 +204,7 @@ def test_a_sweep_over_keys_and_every_hyperparameter_equals_single_runs(case, cap
     assert "5/5" in shown
     assert result.metrics["returns"].shape[:3] == (3, 2, 4)
     alone = agent.train(keys[1], member(hyperparams, 2), progress=False)
-    trees.assert_equal(member((result.runners, result.metrics), 2, 1), alone)
+    trees.assert_equal(member((result.runners, result.metrics), 2, 1), tuple(alone))
     params = case.acting(result.runners).params
     assert not trees.equal(member(params, 0, 1), member(params, 2, 1))
     last = result.metrics["returns"][:, :, -1]

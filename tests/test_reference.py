@@ -50,7 +50,7 @@ def test_what_is_returned_is_one_thing_however_long_its_text(read):
     options = yaml.safe_load(re.search(r"docstring_options:\n(?: +)(.*)", site)[1])
     sections = read["agents.agent.Agent.train"].docstring.parse("google", **options)
     (returned,) = next(section.value for section in sections if section.kind.value == "returns")
-    assert str(returned.annotation) == "tuple[RunnerT, Metrics]"
+    assert str(returned.annotation) == "RunResult[RunnerT]"
 
 
 AGENTS = [

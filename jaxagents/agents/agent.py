@@ -27,7 +27,7 @@ from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.grid import Grid
 from jaxagents.core.hyperparameters import Hyperparameters
-from jaxagents.core.metrics import Metrics, MetricStats
+from jaxagents.core.metrics import Metrics, MetricStats, RunResult
 from jaxagents.core.names import METHODS, missing_attribute, named_elsewhere
 from jaxagents.core.numbers import flag, not_negative, positive
 from jaxagents.engine import run, sweep
@@ -92,7 +92,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         loggers: Sequence[Logger] = (),
         mesh: Mesh | None = None,
         callbacks: Sequence[Callback | Callable[[Progress], bool | None]] = (),
-    ) -> tuple[RunnerT, Metrics]:
+    ) -> RunResult[RunnerT]:
         """Trains for `config.n_steps` updates.
 
         Called plainly, it shows progress, writes checkpoints and logs, returns what it has on
@@ -146,7 +146,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                     raise ValueError(
                         f"Inside of jit or vmap, train takes no {what}: call it plainly."
                     )
-            return OnDevice(self).train(key, hyperparams, runner, n_steps, shown)
+            return RunResult(*OnDevice(self).train(key, hyperparams, runner, n_steps, shown))
         return self._train(key, hyperparams, runner, n_steps, shown, loggers, mesh, callbacks)
 
     def _train(
@@ -159,7 +159,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         loggers: Sequence[Logger],
         mesh: Mesh | None,
         callbacks: Sequence[Callback | Callable[[Progress], bool | None]],
-    ) -> tuple[RunnerT, Metrics]:
+    ) -> RunResult[RunnerT]:
         """`train`, where it is not traced; with no updates to make, it only evaluates."""
         loggers, callbacks = as_loggers(loggers), as_callbacks(callbacks)
         if mesh is not None:
@@ -177,7 +177,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 runner = executor.place(self._complete(own))
                 if hyperparams is not None:
                     runner = _executor_of(self).restart(runner, hyperparams)
-            return run.train(
+            outcome = run.train(
                 self,
                 executor,
                 runner,
@@ -189,6 +189,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 interruption,
                 first_key,
             )
+        return RunResult(*outcome)
 
     def resume(
         self,
@@ -199,7 +200,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         loggers: Sequence[Logger] = (),
         mesh: Mesh | None = None,
         callbacks: Sequence[Callback | Callable[[Progress], bool | None]] = (),
-    ) -> tuple[RunnerT, Metrics]:
+    ) -> RunResult[RunnerT]:
         """Makes the missing updates of `config.n_steps`, from the last checkpoint if there is one.
 
         The same script can so be started again until its training is complete. Needs
@@ -236,7 +237,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         missing = self.config.n_steps - (0 if runner is None else int(runner.update_step))
         if missing > 0 or (missing == 0 and not self._last.is_evaluated):
             self._train(key, hyperparams, runner, missing, progress, loggers, mesh, callbacks)
-        return self._last.usable_runner, self.training_metrics or {}
+        return RunResult(self._last.usable_runner, self.training_metrics or {})
 
     def sweep(
         self,
@@ -291,7 +292,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         hyperparams: HyperparametersT | None = None,
         *,
         strict: bool = True,
-    ) -> tuple[RunnerT, Metrics]:
+    ) -> RunResult[RunnerT]:
         """Reads a checkpoint of `config.checkpoint_dir` and leaves the agent ready for `eval`.
 
         Going on from there is `agent.train(runner=runner)`.
@@ -326,7 +327,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         given, strict = self._hyperparams(hyperparams), flag("strict", strict)
         runner, metrics = checkpoint.restore(self, mode, best_fn, given, strict)
         self.collect_training(runner, metrics)
-        return runner, metrics
+        return RunResult(runner, metrics)
 
     def replay(
         self, step: int, n_updates: int = 1, hyperparams: HyperparametersT | None = None
@@ -518,7 +519,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
     def select(
         self, trainings: tuple[RunnerT, Metrics] | SweepResult, *index: int
-    ) -> tuple[RunnerT, Metrics]:
+    ) -> RunResult[RunnerT]:
         """Takes one training out of many, which the agent then remembers.
 
         ```python
@@ -541,7 +542,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """
         runner, metrics = select_run(trainings, index)
         self.collect_training(runner, metrics)
-        return runner, metrics
+        return RunResult(runner, metrics)
 
     @property
     def agent_trained(self) -> bool:

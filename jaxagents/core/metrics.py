@@ -2,16 +2,44 @@
 
 import reprlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from jaxtyping import ArrayLike
 
-from jaxagents.core.summary import Summarised
+from jaxagents.core.summary import Summarised, as_html, as_text, in_a_line
 
 Metrics = dict[str, Any]
+RunnerT = TypeVar("RunnerT")
+
+
+class RunResult(NamedTuple, Generic[RunnerT]):
+    """The outcome of a run, to unpack: `runner, metrics = agent.train(0)`.
+
+    Attributes:
+        runner: The final runner.
+        metrics: Metrics with a leading axis of evaluation points.
+    """
+
+    runner: RunnerT
+    metrics: Metrics
+
+    def __repr__(self) -> str:
+        return as_text("RunResult", self._lines())
+
+    def _repr_html_(self) -> str:
+        return as_html("RunResult", self._lines())
+
+    def _lines(self) -> dict[str, str]:
+        """The size of the runner, and each metric with its mean at the last evaluation point."""
+        lines = {"runner": in_a_line(self.runner)}
+        for name, values in self.metrics.items():
+            lines[name] = in_a_line(values)
+            if isinstance(values, np.ndarray) and values.size:
+                lines[name] += f", last {np.mean(values[-1]):.4g}"
+        return lines
 
 
 def stack_metrics(metrics: Sequence[Metrics]) -> Metrics:

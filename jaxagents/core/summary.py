@@ -24,22 +24,31 @@ class Summarised:
         super().__init_subclass__(**options)
 
     def __repr__(self) -> str:
-        lines = _lines(self)
-        width = max(map(len, lines), default=0)
-        shown = (f"\n  {name:<{width}}  {text}" for name, text in lines.items())
-        return type(self).__name__ + "".join(shown)
+        return as_text(type(self).__name__, lines_of(self))
 
     def _repr_html_(self) -> str:
-        rows = (
-            f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
-            for name, text in _lines(self).items()
-        )
-        return f"<table><caption>{type(self).__name__}</caption>{''.join(rows)}</table>"
+        return as_html(type(self).__name__, lines_of(self))
 
 
-def _lines(node: Any) -> dict[str, str]:
-    """The contents of a node, in words."""
-    shown = {x.name: getattr(node, x.name) for x in dataclasses.fields(node) if x.repr}
+def as_text(title: str, lines: dict[str, str]) -> str:
+    """A title, and a line for each entry, for a console."""
+    width = max(map(len, lines), default=0)
+    return title + "".join(f"\n  {name:<{width}}  {text}" for name, text in lines.items())
+
+
+def as_html(title: str, lines: dict[str, str]) -> str:
+    """A title, and a row for each entry, for a notebook."""
+    rows = (
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
+        for name, text in lines.items()
+    )
+    return f"<table><caption>{title}</caption>{''.join(rows)}</table>"
+
+
+def lines_of(node: Any) -> dict[str, str]:
+    """The fields of a dataclass or a named tuple that hold something, each in a few words."""
+    names = getattr(node, "_fields", None) or [x.name for x in dataclasses.fields(node) if x.repr]
+    shown = {name: getattr(node, name) for name in names}
     return {name: in_a_line(value) for name, value in shown.items() if not _is_empty(value)}
 
 

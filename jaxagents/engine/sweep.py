@@ -15,6 +15,7 @@ from jaxagents.checkpoints.store import Restored
 from jaxagents.core.grid import Grid
 from jaxagents.core.metrics import Metrics, join
 from jaxagents.core.report import FirstNonfinite, finite_members, in_words
+from jaxagents.core.summary import as_html, as_text, lines_of
 from jaxagents.engine.behaviour import Behaviour
 from jaxagents.engine.executors import RunnerT
 from jaxagents.engine.loop import Interruption, TimedChunks, drive, updates_between_points
@@ -41,6 +42,12 @@ class SweepResult(NamedTuple):
     metrics: dict[str, Array]
     best: int | None
     best_hyperparams: PyTree
+
+    def __repr__(self) -> str:
+        return as_text("SweepResult", lines_of(self))
+
+    def _repr_html_(self) -> str:
+        return as_html("SweepResult", lines_of(self))
 
 
 def sweep(

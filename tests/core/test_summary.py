@@ -7,8 +7,9 @@ import pytest
 from flax import linen as nn
 
 from jaxagents import TrainState
-from jaxagents.core.metrics import MetricStats
+from jaxagents.core.metrics import MetricStats, RunResult
 from jaxagents.core.summary import Summarised, in_a_line
+from jaxagents.engine.sweep import SweepResult
 
 
 def test_a_state_is_shown_by_the_sizes_of_its_parts():
@@ -59,3 +60,27 @@ def test_numbers_that_are_traced_or_deleted_are_shown_by_shape():
 def test_statistics_are_short():
     assert len(repr(MetricStats.of(np.zeros((50, 32))))) < 400
     assert issubclass(MetricStats, Summarised)
+
+
+def test_a_run_is_shown_by_its_last_metrics():
+    metrics = {"update_step": np.array([0, 5]), "returns": np.array([[1.0, 3.0], [4.0, 8.0]])}
+    result = RunResult(jnp.zeros(3), metrics)
+    assert repr(result).splitlines() == [
+        "RunResult",
+        "  runner       float32[3]",
+        "  update_step  int64[2], last 5",
+        "  returns      float64[2, 2], last 6",
+    ]
+    assert "<tr><th>returns</th><td>float64[2, 2], last 6</td></tr>" in result._repr_html_()
+    runner, unpacked = result
+    assert runner is result.runner
+    assert unpacked is metrics
+
+
+def test_a_sweep_is_shown_by_shapes():
+    result = SweepResult(jnp.zeros((2, 3)), {"returns": jnp.zeros((2, 3, 5))}, 1, None)
+    assert (
+        repr(result) == "SweepResult\n  runners  float32[2, 3]\n"
+        "  metrics  dict of 1 array, 30 numbers\n  best     1"
+    )
+    assert "<tr><th>best</th><td>1</td></tr>" in result._repr_html_()
