@@ -1,4 +1,4 @@
-"""The mathematics of the agents as small pure functions, time first."""
+"""The maths of the agents, as small pure functions on time-first arrays."""
 
 from jaxagents.ops.discrete import Categorical as Categorical
 from jaxagents.ops.discrete import EpsilonGreedy as EpsilonGreedy

@@ -1,4 +1,4 @@
-"""Distributions of discrete actions, and action masks."""
+"""Distributions over discrete actions, and action masks."""
 
 import functools
 from typing import Any
@@ -14,16 +14,16 @@ _FEW_ACTIONS = 6
 
 
 def allowed_actions(mask: ArrayLike) -> Bool[Array, "*batch n_actions"]:
-    """Which actions may be taken.
+    """The mask, or all actions where it allows none.
 
-    Nothing follows the last observation of an episode, for which environments often allow no action at
-    all. All actions then count as allowed, so that numbers which are multiplied by zero stay finite.
+    Environments often allow no action at the last observation of an episode. All actions then count as
+    allowed, so that terms multiplied by zero stay finite.
 
     Args:
         mask: Whether each action is allowed, actions last.
 
     Returns:
-        The mask, and all actions where none is allowed.
+        Whether each action is allowed, at least one everywhere.
     """
     allowed = jnp.asarray(mask, bool)
     return allowed | ~allowed.any(axis=-1, keepdims=True)
@@ -32,14 +32,14 @@ def allowed_actions(mask: ArrayLike) -> Bool[Array, "*batch n_actions"]:
 def among_allowed(
     values: Float[Array, "*batch n_actions"], mask: ArrayLike | None
 ) -> Float[Array, "*batch n_actions"]:
-    """Masks values, so that an action that may not be taken never has the largest.
+    """Masks out forbidden actions, so that none of them has the largest value.
 
     Args:
-        values: Values of all actions, or their logits.
+        values: Values or logits of all actions.
         mask: Whether each action is allowed; `None` if all are.
 
     Returns:
-        The values, minus infinity where an action is not allowed.
+        The values, with minus infinity for actions that are not allowed.
     """
     return values if mask is None else jnp.where(allowed_actions(mask), values, -jnp.inf)
 
@@ -48,8 +48,8 @@ class Categorical(Reparametrised):
     r"""Discrete actions, $\pi(a) \propto \exp(z_a)$.
 
     Attributes:
-        logits: Unnormalised log-probabilities $z$, shaped `(*batch, n_actions)`; an action that is
-            not allowed has $-\infty$.
+        logits: Unnormalised log-probabilities $z$, shaped `(*batch, n_actions)`; $-\infty$ for actions
+            that are not allowed.
     """
 
     logits: Any
@@ -68,8 +68,8 @@ class Categorical(Reparametrised):
         return jnp.argmax(self.logits + noise, axis=-1)
 
     def log_prob(self, action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """Log-probability of an action, in nats; minus infinity if there is no such action."""
-        # A one-hot choice: the gradient of an indexed read is a scatter, which is slow on CPU.
+        """Log-probability of an action, in nats; minus infinity for an action out of range."""
+        # One-hot selection: the gradient of indexing is a scatter, which is slow on CPU.
         n_actions = self.logits.shape[-1]
         one_hot = _by_action(jax.nn.one_hot(action, n_actions, dtype=bool))
         pairs = zip(one_hot, self._log_probs(), strict=True)
@@ -90,10 +90,10 @@ class Categorical(Reparametrised):
         return jnp.argmax(self.logits, axis=-1)
 
     def tempered(self, temperature: ArrayLike) -> "Categorical":
-        """The distribution of $z / T$; at $T = 0$ only the most probable action is left.
+        """The distribution with logits $z / T$; at $T = 0$ only the most probable action is left.
 
         Args:
-            temperature: $T$.
+            temperature: Temperature $T$.
 
         Returns:
             The distribution.
@@ -105,7 +105,7 @@ class Categorical(Reparametrised):
         return Categorical(jnp.where(temperature > 0.0, self.logits / positive, cold))
 
     def masked(self, mask: ArrayLike) -> "Categorical":
-        """The distribution of the actions that are allowed.
+        """The distribution restricted to the allowed actions.
 
         Args:
             mask: Whether each action is allowed, broadcastable to the logits. Where none is, all are.
@@ -116,7 +116,7 @@ class Categorical(Reparametrised):
         return Categorical(among_allowed(self.logits, mask))
 
     def _log_probs(self) -> list[Array]:
-        """Log-softmax of the logits, in the form that `_by_action` gives."""
+        """Log-softmax of the logits, as `_by_action` splits them."""
         logits = _by_action(self.logits)
         largest = jax.lax.stop_gradient(_over_actions(jnp.maximum, logits, keepdims=True))
         shifted = [x - largest for x in logits]
@@ -125,19 +125,19 @@ class Categorical(Reparametrised):
 
 
 class EpsilonGreedy(Distribution):
-    r"""The action of the largest value, or with probability $\epsilon$ a uniformly random one.
+    r"""The action with the largest value or, with probability $\epsilon$, a uniformly random one.
 
     $$\pi(a) = \frac{\epsilon}{n} + (1 - \epsilon) \, 1(a = \arg\max_b Q_b)$$
 
-    With a mask, $n$ is the number of allowed actions, and there are no others.
+    With a mask, $n$ counts the allowed actions, and the others have probability zero.
 
     Sutton and Barto, 2018, "Reinforcement learning: an introduction", section 2.2.
 
     Attributes:
         values: Values $Q$ of the actions, shaped `(*batch, n_actions)`.
         epsilon: Probability $\epsilon$, broadcastable to the batch.
-        mask: Whether each action is allowed, shaped as the values; `None` if all are. Where none is, all
-            are.
+        mask: Whether each action is allowed, shaped like the values; `None` if all are. Where none is,
+            all are.
     """
 
     values: PyTree
@@ -145,19 +145,19 @@ class EpsilonGreedy(Distribution):
     mask: Any = None
 
     def sample(self, key: Key[Array, ""]) -> Int[Array, "*batch"]:
-        """Draws one action by one random number, which also chooses the action if below epsilon."""
+        """Draws one action with one random number, which picks the action too if below epsilon."""
         greedy, n_allowed = self.mode(), self._n_allowed()
         u = jax.random.uniform(key, greedy.shape, jnp.float32)
         positive = jnp.where(self.epsilon > 0.0, self.epsilon, 1.0)
         rank = jnp.floor(u / positive * n_allowed).astype(greedy.dtype)
         random_action = rank = jnp.minimum(rank, n_allowed - 1)
-        if self.mask is not None:  # the action with that many allowed ones before it
+        if self.mask is not None:  # the allowed action of this rank
             n_up_to = allowed_actions(self.mask).cumsum(axis=-1)
             random_action = jnp.argmax(n_up_to > rank[..., None], axis=-1).astype(rank.dtype)
         return jnp.where(u < self.epsilon, random_action, greedy)
 
     def log_prob(self, action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """Log-probability of an action, in nats; minus infinity if there is no such action."""
+        """Log-probability of an action, in nats; minus infinity for one that may not be taken."""
         any_other, greedy = self._probs()
         log_prob = jnp.log(jnp.where(action == self.mode(), greedy, any_other))
         is_it = jax.nn.one_hot(action, self.values.shape[-1], dtype=bool)
@@ -176,7 +176,7 @@ class EpsilonGreedy(Distribution):
         return jnp.argmax(among_allowed(self.values, self.mask), axis=-1)
 
     def _probs(self) -> tuple[Any, Any]:
-        """The probabilities of any other allowed action, and of the greedy one."""
+        """Probabilities of any other allowed action and of the greedy one."""
         any_other = self.epsilon / self._n_allowed()
         return any_other, 1.0 - self.epsilon + any_other
 
@@ -187,13 +187,13 @@ class EpsilonGreedy(Distribution):
 
 
 def _by_action(x: Array) -> list[Array]:
-    """An array for each of few actions, which XLA fuses with the code around them; or one for all."""
+    """One array per action if there are few, which XLA fuses with nearby code; else one for all."""
     n_actions = x.shape[-1]
     return [x[..., i] for i in range(n_actions)] if 1 < n_actions <= _FEW_ACTIONS else [x]
 
 
 def _over_actions(operation: Any, parts: list[Array], *, keepdims: bool = False) -> Array:
-    """Reduces the output of `_by_action` by a `jnp.ufunc`; `keepdims` lets the result broadcast."""
+    """Reduces the output of `_by_action` with a `jnp.ufunc`; `keepdims` lets it broadcast."""
     if len(parts) == 1:
         return operation.reduce(parts[0], axis=-1, keepdims=keepdims)
     return functools.reduce(operation, parts)

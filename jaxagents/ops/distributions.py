@@ -1,4 +1,4 @@
-"""Distributions of actions: pytrees with `sample`, `log_prob`, `entropy` and `mode`."""
+"""Action distributions: pytrees with `sample`, `log_prob`, `entropy` and `mode`."""
 
 import functools
 from abc import abstractmethod
@@ -25,7 +25,7 @@ class Distribution(struct.PyTreeNode):
         """Log-probability (or log-density) of an action, in nats."""
 
     def sample_and_log_prob(self, key: Key[Array, ""]) -> tuple[PyTree, Float[Array, "*batch"]]:
-        """Draws one action, and gives its log-probability (or log-density) in nats."""
+        """Draws one action and returns its log-probability (or log-density) in nats too."""
         action = self.sample(key)
         return action, self.log_prob(action)
 
@@ -39,19 +39,19 @@ class Distribution(struct.PyTreeNode):
 
 
 class Reparametrised(Distribution):
-    """A distribution whose action is a function of its parameters and of noise independent of them.
+    """A distribution that samples by transforming noise independent of its parameters.
 
-    Rollouts draw the noise of many steps at once. A subclass gives `noise` and `sample_from` in place of
-    `sample`. If it gives `sample` itself, that is used.
+    Rollouts draw the noise of many steps at once. A subclass defines `noise` and `sample_from` instead
+    of `sample`; if it overrides `sample`, that is used.
 
     Attributes:
-        draws_noise: Whether actions are drawn by `noise` and `sample_from`.
+        draws_noise: Whether actions are drawn with `noise` and `sample_from`.
     """
 
     draws_noise: ClassVar[bool] = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Notes which of the two a subclass gives."""
+        """Records which of the two a subclass defines."""
         super().__init_subclass__(**kwargs)
         if "sample_from" in vars(cls):
             cls.draws_noise = True
@@ -60,22 +60,22 @@ class Reparametrised(Distribution):
 
     @abstractmethod
     def noise(self, key: Key[Array, ""], shape: tuple[int, ...] = ()) -> PyTree:
-        """Draws the random numbers of actions.
+        """Draws the noise that actions are made from.
 
-        It may use only the shapes and types of the parameters: a rollout does not have their values
-        yet.
+        It may depend on the parameters' shapes and dtypes but not on their values, which a rollout does
+        not have yet.
 
         Args:
             key: Random key.
             shape: Shape of an array of independent draws; `()` for a single one.
 
         Returns:
-            An array of the numbers, or a pytree of arrays, with the axes of `shape` first.
+            An array, or a pytree of arrays, with the axes of `shape` first.
         """
 
     @abstractmethod
     def sample_from(self, noise: PyTree) -> PyTree:
-        """The action made from the noise of one draw."""
+        """Turns the noise of one draw into an action."""
 
     def sample(self, key: Key[Array, ""]) -> PyTree:
         """Draws one action."""
@@ -83,7 +83,7 @@ class Reparametrised(Distribution):
 
 
 class Joint(Reparametrised):
-    r"""An action of independent parts, $\log \pi(a) = \sum_i \log \pi_i(a_i)$.
+    r"""An action with independent parts, $\log \pi(a) = \sum_i \log \pi_i(a_i)$.
 
     ```python
     moves = ops.Joint(
@@ -93,16 +93,16 @@ class Joint(Reparametrised):
     ```
 
     Attributes:
-        parts: Distributions in a dict or a tuple, which may be nested. Actions have its structure.
-        stacked: Whether the parts of an action are stacked along a last axis of one array (static), as
-            in a `MultiDiscrete` space.
+        parts: Distributions in a possibly nested dict or tuple; actions have the same structure.
+        stacked: Whether the parts of an action are stacked along the last axis of one array (static),
+            as in a `MultiDiscrete` space.
     """
 
     parts: PyTree
     stacked: bool = struct.field(pytree_node=False, default=False)
 
     def noise(self, key: Key[Array, ""], shape: tuple[int, ...] = ()) -> PyTree:
-        """Draws the random numbers of actions; for a part that has no noise, random keys."""
+        """Draws the noise of each part, or random keys for a part without noise."""
         parts, treedef = jax.tree.flatten(self.parts, is_leaf=_is_distribution)
         pairs = zip(parts, jax.random.split(key, len(parts)), strict=True)
         return treedef.unflatten(
@@ -111,7 +111,7 @@ class Joint(Reparametrised):
         )
 
     def sample_from(self, noise: PyTree) -> PyTree:
-        """The action made from the noise of one draw."""
+        """Turns the noise of one draw into an action."""
 
         def sample(part: Any, noise: PyTree) -> PyTree:
             return part.sample_from(noise) if _draws_noise(part) else part.sample(noise)
@@ -164,7 +164,7 @@ class Gaussian(Reparametrised):
 
     Attributes:
         mean: Means, shaped `(*batch, *action_shape)`.
-        log_std: Logarithms of the standard deviations, broadcastable to `mean`.
+        log_std: Log standard deviations, broadcastable to `mean`.
         event_ndim: Number of trailing axes that make up one action (static).
     """
 
@@ -198,7 +198,7 @@ class Gaussian(Reparametrised):
 
 
 class TanhGaussian(Reparametrised):
-    r"""A normal variable squashed into a box, $a = l + \frac{h - l}{2} (\tanh u + 1)$.
+    r"""A normal variable squashed between bounds, $a = l + \frac{h - l}{2} (\tanh u + 1)$.
 
     Haarnoja et al., 2018, "Soft actor-critic", appendix C.
 
@@ -217,14 +217,14 @@ class TanhGaussian(Reparametrised):
         return self.base.noise(key, shape)
 
     def sample_from(self, noise: Float[Array, "*action"]) -> Float[Array, "*action"]:
-        """The squashed action that the base makes from the noise."""
+        """The base's action, squashed."""
         return self._squash(self.base.sample_from(noise))
 
     def log_prob(self, action: Float[Array, "*action"]) -> Float[Array, "*batch"]:
         """Log-density of an action, in nats.
 
-        Actions within a relative 1e-6 of a bound are treated as lying at that distance from it,
-        which keeps the density finite there. It is computed in single precision or better.
+        Actions closer to a bound than a relative 1e-6 are moved to that distance, which keeps the
+        density finite. Computed in single precision or better.
         """
         action = jnp.asarray(action)
         action = action.astype(jnp.promote_types(action.dtype, jnp.float32))
@@ -236,14 +236,14 @@ class TanhGaussian(Reparametrised):
     def sample_and_log_prob(
         self, key: Key[Array, ""]
     ) -> tuple[Float[Array, "*action"], Float[Array, "*batch"]]:
-        """Draws one action, and gives its log-density in nats, exact at the bounds too."""
+        """Draws one action and returns its log-density in nats too, exact even at the bounds."""
         u = self.base.sample(key)
         return self._squash(u), self._log_density(u)
 
     def entropy(self) -> Float[Array, "*batch"]:
         r"""Differential entropy, in nats: $H(u) + \mathbb{E}[\log |da / du|]$.
 
-        The expectation is taken by Gauss-Hermite quadrature with 16 nodes for each component.
+        The expectation is computed by Gauss-Hermite quadrature with 16 nodes per component.
         """
         nodes = jnp.asarray(_NODES.reshape(-1, *[1] * self.base.mean.ndim))
         mean, log_std = beside(nodes, self.base.mean, self.base.log_std)
@@ -262,7 +262,7 @@ class TanhGaussian(Reparametrised):
     def _squash(self, u: Float[Array, "*action"]) -> Float[Array, "*action"]:
         low, high = beside(u, self.low, self.high)
         action = low + 0.5 * (high - low) * (jnp.tanh(u) + 1.0)
-        return jnp.clip(action, low, high)  # it can round to just outside
+        return jnp.clip(action, low, high)  # rounding can take it just outside
 
     def _log_slope(self, u: Float[Array, "*action"]) -> Float[Array, "*action"]:
         log_tanh_slope = 2.0 * (_LOG_2 - u - jax.nn.softplus(-2.0 * u))

@@ -1,4 +1,4 @@
-"""Exploration: random actions, schedules of how rare they become, and noise of parameters."""
+"""Exploration: random actions, epsilon schedules and parameter noise."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ _LEAST = float(jnp.finfo(jnp.float32).tiny)  # keeps 0 / 0 out of decays over no
 
 
 def linear_decay(step: Count, initial: Scalar, final: Scalar, n_steps: Count) -> Float[Array, ""]:
-    r"""A straight line from one value to another, which is then kept.
+    r"""Linear decay from one value to another, constant afterwards.
 
     $$\epsilon_t = \epsilon_N + (\epsilon_0 - \epsilon_N) \max(1 - t / N, 0)$$
 
@@ -23,7 +23,7 @@ def linear_decay(step: Count, initial: Scalar, final: Scalar, n_steps: Count) ->
         step: Steps so far, $t$.
         initial: Value at the start, $\epsilon_0$.
         final: Value after all steps, $\epsilon_N$.
-        n_steps: Steps of the decay, $N$; without any, the value is the final one.
+        n_steps: Length of the decay, $N$; 0 gives the final value at once.
 
     Returns:
         The value.
@@ -35,16 +35,16 @@ def linear_decay(step: Count, initial: Scalar, final: Scalar, n_steps: Count) ->
 def exponential_decay(
     step: Count, initial: Scalar, final: Scalar, n_steps: Count
 ) -> Float[Array, ""]:
-    r"""An exponential approach of one value to another.
+    r"""Exponential decay from one value towards another.
 
     $$\epsilon_t = \epsilon_\infty + (\epsilon_0 - \epsilon_\infty) \exp(-t / N)$$
 
     Args:
         step: Steps so far, $t$.
         initial: Value at the start, $\epsilon_0$.
-        final: Value that is approached, $\epsilon_\infty$.
-        n_steps: Steps $N$ after which a share $1 / e$ of the difference is left; without any, the value
-            is the final one after the start.
+        final: Limit, $\epsilon_\infty$.
+        n_steps: Time constant $N$: steps until $1 / e$ of the difference is left; 0 gives the final
+            value from step 1 on.
 
     Returns:
         The value.
@@ -55,7 +55,7 @@ def exponential_decay(
 def factorised_noise(
     inputs: Float[Array, "inputs"], outputs: Float[Array, "outputs"]
 ) -> tuple[Float[Array, "inputs outputs"], Float[Array, "outputs"]]:
-    r"""Noise for the weights and the biases of a layer, made of a number for each input and output.
+    r"""Factorised noise for the weights and biases of a layer.
 
     $$\varepsilon^w_{ij} = f(\varepsilon_i) f(\varepsilon_j), \quad
     \varepsilon^b_j = f(\varepsilon_j), \quad f(x) = \operatorname{sgn}(x) \sqrt{|x|}$$
@@ -67,7 +67,7 @@ def factorised_noise(
         outputs: Standard normal numbers $\varepsilon_j$, one for each output.
 
     Returns:
-        The noise of the weights, and of the biases.
+        The noise of the weights and the noise of the biases.
     """
     inputs, outputs = (jnp.sign(x) * jnp.sqrt(jnp.abs(x)) for x in (inputs, outputs))
     return jnp.outer(inputs, outputs), outputs
@@ -76,7 +76,7 @@ def factorised_noise(
 def random_actions(
     key: Key[Array, ""], n_actions: int, mask: ArrayLike | None, shape: tuple[int, ...] = ()
 ) -> Int[Array, "*batch"]:
-    """Discrete actions, drawn uniformly from those that are allowed.
+    """Draws discrete actions uniformly among the allowed ones.
 
     Args:
         key: Random key.

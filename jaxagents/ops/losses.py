@@ -1,4 +1,4 @@
-"""Losses of policies and values, per sample."""
+"""Policy and value losses, per sample."""
 
 import functools
 
@@ -10,13 +10,13 @@ from jaxagents.ops.moments import weighted_mean
 Scalar = float | Float[Array, ""]
 
 _SMALLEST_DEVIATION = 1e-6
-"""Of returns that vary, relative to their mean."""
+"""Relative to the mean; returns that deviate less count as constant."""
 
 
 def policy_gradient(
     log_prob: Float[Array, "*batch"], advantage: Float[Array, "*batch"]
 ) -> Float[Array, "*batch"]:
-    r"""The likelihood-ratio objective, whose gradient is the policy gradient.
+    r"""The objective whose gradient is the policy gradient.
 
     $$L_t = \log \pi(a_t | s_t) \, A_t$$
 
@@ -50,7 +50,7 @@ def clipped_surrogate(
         log_prob: Log-probability of the actions under the policy in training.
         log_prob_old: Log-probability of the actions under the policy that took them.
         advantage: Advantage of the actions.
-        eps_clip: Largest deviation of the ratio from 1 that is rewarded.
+        eps_clip: Largest deviation $\epsilon$ of the ratio from 1 that is rewarded.
 
     Returns:
         The objective of each sample, to be maximised.
@@ -73,7 +73,7 @@ def is_clipped(
         eps_clip: Largest deviation $\epsilon$ of the ratio from 1 that is rewarded.
 
     Returns:
-        Whether it does, for each sample.
+        Whether each sample is clipped.
     """
     return jnp.abs(jnp.expm1(log_prob - log_prob_old)) > eps_clip
 
@@ -81,7 +81,7 @@ def is_clipped(
 def approximate_kl(
     log_prob: Float[Array, "*batch"], log_prob_old: Float[Array, "*batch"]
 ) -> Float[Array, "*batch"]:
-    r"""A non-negative unbiased sample of the divergence of the new policy from the old.
+    r"""A non-negative, unbiased sample of the KL divergence of the new policy from the old.
 
     $$k_t = (\rho_t - 1) - \log \rho_t, \quad
     \mathbb{E}_{\pi_\text{old}}[k_t] = \mathrm{KL}(\pi_\text{old} \| \pi)$$
@@ -106,7 +106,7 @@ def value_loss(
 
     Args:
         value: Estimated values.
-        target: Returns to be estimated.
+        target: Target returns.
 
     Returns:
         The loss of each sample.
@@ -120,7 +120,7 @@ def clipped_value_loss(
     target: Float[Array, "*batch"],
     eps_clip: Scalar,
 ) -> Float[Array, "*batch"]:
-    r"""The squared error of a value estimate, without a gain from moving far from the old one.
+    r"""The squared error of a value estimate, with no reward for moving far from the old one.
 
     $$\max\left((V - G)^2,\ (V_\text{old} + \operatorname{clip}(V - V_\text{old}, -\epsilon,
     \epsilon) - G)^2\right)$$
@@ -130,8 +130,8 @@ def clipped_value_loss(
     Args:
         value: Estimated values.
         value_old: Values estimated when the data were collected.
-        target: Returns to be estimated.
-        eps_clip: Largest change of the value that is rewarded, in units of return.
+        target: Target returns.
+        eps_clip: Largest change $\epsilon$ of the value that is rewarded, in units of return.
 
     Returns:
         The loss of each sample.
@@ -145,7 +145,7 @@ def explained_variance(
     target: Float[Array, "time environments ..."],
     weights: Float[Array, "time environments ..."] | None = None,
 ) -> Float[Array, "..."]:
-    r"""The share of the variance of returns that values explain.
+    r"""The fraction of the variance of returns that values explain.
 
     $$1 - \frac{\operatorname{Var}(G - V)}{\operatorname{Var}(G)}$$
 
@@ -155,8 +155,8 @@ def explained_variance(
         weights: 1 for each sample that counts and 0 for the others; `None` counts all.
 
     Returns:
-        The share (for each actor): 1 for perfect values, 0 for constant ones, negative for worse ones;
-        0 where returns vary by less than a millionth of their mean, which may be rounding.
+        The fraction (per actor): 1 for perfect values, 0 for constant ones, negative for worse ones; 0
+        where returns vary by less than a millionth of their mean, which may be rounding.
     """
     samples = jnp.stack([target - value, target])
     average = functools.partial(jnp.mean, axis=(1, 2))

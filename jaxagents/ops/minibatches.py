@@ -1,4 +1,4 @@
-"""Mixing the samples of a rollout into minibatches."""
+"""Shuffling the samples of a rollout into minibatches."""
 
 import functools
 import math
@@ -17,10 +17,9 @@ _GOLDEN_RATIO = np.uint32(0x9E3779B9)
 def random_bijection(seed: UInt32[Array, "2"], n: int) -> Int[Array, "n"]:
     r"""A pseudo-random permutation of $0, \dots, n - 1$ in linear time, without sorting.
 
-    Each index is written as two digits $(l, r)$ of radices $a \cdot b \ge n$ and passed through the
-    rounds of an unbalanced Feistel network over modular addition, which is a bijection for every
-    pair of radices; indices that land outside of the range walk on along their cycle until they are
-    back inside.
+    Each index is split into two digits $(l, r)$ of radices $a \cdot b \ge n$ and passed through an
+    unbalanced Feistel network over modular addition, a bijection for every pair of radices. Indices
+    that land outside the range follow their cycle until they are back inside.
 
     Black and Rogaway, 2002, "Ciphers with arbitrary finite domains".
 
@@ -58,12 +57,12 @@ def minibatch_indices(
 ) -> Int[Array, "n_minibatches n_groups samples_per_group"]:
     """Deals every sample of each group into exactly one minibatch.
 
-    Groups are mixed separately, and every minibatch takes the same number of samples from each.
+    Groups are shuffled separately, and every minibatch takes equally many samples from each.
 
     Args:
         seeds: Two random words for each group, such as `jax.random.bits(key, (n_groups, 2))`.
         n_samples: Number of samples in each group.
-        n_minibatches: Number of minibatches; divides `n_samples`.
+        n_minibatches: Number of minibatches; must divide `n_samples`.
 
     Returns:
         For each minibatch and group, the indices of its samples within the group.
@@ -80,7 +79,7 @@ def take_minibatch(data: PyTree, indices: Int[Array, "n_groups samples_per_group
         indices: One minibatch of [`minibatch_indices`][jaxagents.ops.minibatch_indices].
 
     Returns:
-        The pytree with leaves shaped `(n_groups * samples_per_group, ...)`.
+        The same pytree with leaves shaped `(n_groups * samples_per_group, ...)`.
     """
 
     def take(x: Array) -> Array:
@@ -92,15 +91,15 @@ def take_minibatch(data: PyTree, indices: Int[Array, "n_groups samples_per_group
 def random_indices(
     key: Key[Array, ""], n_samples: int, size: int | Int[Array, ""]
 ) -> Int[Array, "n_samples"]:
-    """Indices below a size, drawn independently, with replacement.
+    """Draws indices below `size`, with replacement.
 
-    Their probabilities differ by a share of at most `size / 2**32`. It takes one draw of bits, where
-    `jax.random.randint` takes three.
+    The relative bias is at most `size / 2**32`. One draw of bits is enough, where
+    `jax.random.randint` needs three.
 
     Args:
         key: Random key.
         n_samples: Number of indices.
-        size: One more than the largest index. With 0, all indices are 0.
+        size: Exclusive upper bound; if it is 0, all indices are 0.
 
     Returns:
         The indices.
@@ -110,9 +109,9 @@ def random_indices(
 
 
 def _radices(n: int) -> tuple[int, int]:
-    """Two near-equal factors of `n`, or of a number slightly above it if it has none.
+    """Two near-equal factors of `n`, or of a slightly larger number if `n` has none.
 
-    With one row there are only rotations; with two, too many neighbours stay together.
+    One row would give only rotations, and with two, too many neighbours stay together.
     """
     rows = max(math.isqrt(n), 1)
     while n % rows:

@@ -1,4 +1,4 @@
-"""Means and variances of samples, running statistics, and normalisation by them."""
+"""Means and variances, running statistics, and normalisation."""
 
 import math
 from collections.abc import Callable
@@ -15,22 +15,22 @@ from jaxagents.core.arrays import beside
 from jaxagents.ops.returns import steps_at_once
 
 MOST_SAMPLES = 2**30 - 1
-"""The largest count; from then on each batch weighs as if this were the number of samples."""
+"""The largest count. Once it is reached, each batch is weighted as if this were the total."""
 _EPSILON = 1e-8
-"""Added to variances, so that constants become zero."""
+"""Added to variances, so that constants normalise to zero."""
 
 
 def weighted_mean(
     x: Float[Array, "..."], weights: Float[Array, "..."], axis: int | tuple[int, ...] = 0
 ) -> Float[Array, "..."]:
-    r"""The mean of the samples that count.
+    r"""The mean of the samples with weight 1.
 
     $$\frac{\sum_i w_i x_i}{\max\left(\sum_i w_i, 1\right)}$$
 
     Args:
         x: Samples.
-        weights: 1 for each sample that counts and 0 for the others, shaped as `x`.
-        axis: Axes of samples.
+        weights: 1 for each sample that counts and 0 for the others, shaped like `x`.
+        axis: Axes to average over.
 
     Returns:
         The mean along these axes; zero where no sample counts.
@@ -49,16 +49,16 @@ def standardise(
     $$\hat x_i = \frac{x_i - \bar x}{\sigma_x + \epsilon}$$
 
     Args:
-        x: Samples along the first axis; every further axis (actors) is treated on its own.
+        x: Samples along the first axis; further axes (actors) are standardised separately.
         eps: Added to the standard deviation, so that constant samples give zeros.
-        weights: 1 for each sample that counts and 0 for the others, shaped as `x`; `None` counts all.
+        weights: 1 for each sample that counts and 0 for the others, shaped like `x`; `None` counts all.
 
     Returns:
-        The standardised samples, shaped as `x`; zeros for those that do not count. One that alone counts
-            for its actor stays as it is, since zero would say that nothing is to be learned from it.
+        The standardised samples, shaped like `x`; zero for samples that do not count. If only one
+        counts for an actor, it stays unchanged, since at zero nothing would be learned from it.
     """
     if weights is None:
-        x = x - x[:1]  # the mean of constant samples need not be exact, unless they are zeros
+        x = x - x[:1]  # the mean of constants may be rounded, unless they are zeros
         mean, deviation = x.mean(axis=0, keepdims=True), x.std(axis=0, keepdims=True)
         return (x - mean) / (deviation + eps)
     shifted = x - jnp.take_along_axis(x, weights.argmax(axis=0)[None], axis=0)
@@ -74,8 +74,8 @@ class Moments(NamedTuple):
     Attributes:
         mean: Mean of each number.
         variance: Population variance of each number.
-        count: Number of samples, at most 2^30 - 1; one for each actor, in a shape that broadcasts to a
-            sample, where some actors have fewer than others.
+        count: Number of samples, at most 2^30 - 1; per actor, in a shape that broadcasts to a sample,
+            if some actors have fewer than others.
     """
 
     mean: Float[Array | np.ndarray, "*shape"]
@@ -84,7 +84,7 @@ class Moments(NamedTuple):
 
 
 def no_moments(shape: tuple[int, ...] = (), counts: tuple[int, ...] = ()) -> Moments:
-    """The moments before there are samples, which neither shift nor scale anything.
+    """Moments of no samples; normalising with them changes nothing.
 
     Args:
         shape: Shape of one sample.
@@ -107,13 +107,13 @@ def moments_of(
     $$\bar x = m + \frac 1 n \sum_i (x_i - m), \qquad
     \sigma^2 = \frac 1 n \sum_i (x_i - m)^2 - (\bar x - m)^2$$
 
-    where $m$ is the mean as it was rounded, so that a mean far from zero costs no digits: Chan et al.,
-    1983, "Algorithms for computing the sample variance", the corrected two-pass algorithm. Samples that
-    hold NaN or infinity do not count.
+    where $m$ is the rounded mean, so that a mean far from zero costs no digits: Chan et al., 1983,
+    "Algorithms for computing the sample variance", the corrected two-pass algorithm. Samples with NaN
+    or infinity do not count.
 
     Args:
         samples: Samples along the first axes.
-        n_axes: Number of these axes.
+        n_axes: Number of sample axes.
         weights: 1 for each sample that counts and 0 for the others, in a shape that broadcasts to the
             samples, with the same first axes; `None` counts all.
 
@@ -130,7 +130,7 @@ def moments_of(
     counted = are_finite.astype(jnp.float32) if weights is None else weights * are_finite
     each, counts = jnp.broadcast_to(counted, samples.shape), counted.sum(axes)
     if weights is not None:
-        # Sums are rounded alike on any number of devices if the weights lie in memory as samples do.
+        # Sums round alike on any number of devices if the weights are laid out like the samples.
         samples, each = lax.optimization_barrier((samples, each))
         return _moments(samples, lambda x: weighted_mean(x, each, axes), axes, counts)
     of_finite = _moments(samples, lambda x: weighted_mean(x, each, axes), axes, counts.reshape(()))
@@ -145,7 +145,7 @@ def _moments(
     axes: tuple[int, ...],
     counts: Num[Array, "..."],
 ) -> Moments:
-    """Moments of samples, given a function that takes means along axes, and how many samples count."""
+    """Moments of samples, given a function that averages over `axes` and the sample counts."""
     rounded = mean(samples)
     differences = samples - jnp.expand_dims(rounded, axes)
     correction = mean(differences)
@@ -156,21 +156,21 @@ def _moments(
 
 
 def merge_moments(moments: Moments, others: Moments) -> Moments:
-    r"""Moments of the samples of both together.
+    r"""Combines the moments of two sets of samples.
 
     $$\bar x = \bar x_a + w \delta, \qquad
     \sigma^2 = \sigma_a^2 + w (\sigma_b^2 - \sigma_a^2) + w (1 - w) \delta^2, \qquad
     w = \frac{n_b}{n_a + n_b}, \quad \delta = \bar x_b - \bar x_a$$
 
     Chan et al., 1979, "Updating formulae and a pairwise algorithm for computing sample variances",
-    written for variances, whose size does not grow, instead of sums of squares.
+    for variances instead of sums of squares, which would grow without bound.
 
     Args:
         moments: Moments of many samples ($a$), or of none yet.
         others: Moments of further samples ($b$).
 
     Returns:
-        The moments. Where counts would exceed the largest, that is taken.
+        The moments, with counts of at most `MOST_SAMPLES`.
     """
     count = moments.count + others.count
     weight = others.count.astype(jnp.float32) / jnp.maximum(count, 1).astype(jnp.float32)
@@ -191,12 +191,12 @@ def normalise(x: Float[Array, "*shape"], moments: Moments, clip: float) -> Float
     $$\operatorname{clip}\left(\frac{x - \bar x}{\sqrt{\sigma^2 + \epsilon}}, -c, c\right)$$
 
     Args:
-        x: Numbers, samples first if there are several.
-        moments: The moments.
+        x: Numbers, sample axes first.
+        moments: Mean $\bar x$ and variance $\sigma^2$.
         clip: Largest absolute value $c$.
 
     Returns:
-        The numbers, in single precision.
+        The normalised numbers, in single precision.
     """
     mean, variance = beside(x, moments.mean, moments.variance)
     differences = x.astype(jnp.float32) - mean
@@ -204,16 +204,16 @@ def normalise(x: Float[Array, "*shape"], moments: Moments, clip: float) -> Float
 
 
 def denormalise(x: Float[Array, "*shape"], moments: Moments) -> Float[Array, "*shape"]:
-    r"""Undoes [`normalise`][jaxagents.ops.normalise], but for the clip.
+    r"""Undoes [`normalise`][jaxagents.ops.normalise], except for the clipping.
 
     $$x \sqrt{\sigma^2 + \epsilon} + \bar x$$
 
     Args:
-        x: Numbers of zero mean and unit variance, samples first if there are several.
-        moments: The moments.
+        x: Normalised numbers, sample axes first.
+        moments: Mean $\bar x$ and variance $\sigma^2$.
 
     Returns:
-        The numbers.
+        The numbers on their original scale.
     """
     mean, variance = beside(x, moments.mean, moments.variance)
     return x * jnp.sqrt(variance + _EPSILON) + mean
@@ -222,13 +222,13 @@ def denormalise(x: Float[Array, "*shape"], moments: Moments) -> Float[Array, "*s
 def scale_rewards(
     rewards: Float[Array, "*shape"], returns: Moments, clip: float
 ) -> Float[Array, "*shape"]:
-    r"""Rewards in units of the standard deviation of returns, clipped.
+    r"""Divides rewards by the standard deviation of returns, and clips them.
 
     $$\operatorname{clip}\left(\frac{r}{\sqrt{\sigma_R^2 + \epsilon}}, -c, c\right)$$
 
     with the returns of [`running_returns`][jaxagents.ops.running_returns]. Engstrom et al., 2020,
-    "Implementation matters in deep policy gradients", section 2. Rewards are not shifted, which would
-    change the best policy.
+    "Implementation matters in deep policy gradients", section 2. Rewards are not shifted, as that
+    would change the optimal policy.
 
     Args:
         rewards: Rewards.
@@ -236,7 +236,7 @@ def scale_rewards(
         clip: Largest absolute value $c$.
 
     Returns:
-        The rewards.
+        The scaled rewards.
     """
     (variance,) = beside(rewards, returns.variance)
     return jnp.clip(rewards * lax.rsqrt(variance + _EPSILON), -clip, clip)
@@ -248,22 +248,22 @@ def running_returns(
     before: Float[Array, "*batch"],
     gamma: float | Float[Array, ""],
 ) -> tuple[Float[Array, "time *batch"], Float[Array, "*batch"]]:
-    r"""The discounted sums of rewards so far in each episode.
+    r"""Discounted sums of the rewards so far in each episode.
 
     $$R_t = \gamma (1 - d_{t-1}) R_{t-1} + r_t$$
 
-    where $d_t$ says whether an episode is over after step $t$. After a return that is NaN or infinite
-    they start anew as well.
+    where $d_t$ says whether the episode ends after step $t$. The sum also restarts after a NaN or
+    infinite return.
 
     Args:
         rewards: Rewards.
-        over: Whether an episode is over after a step, terminated or truncated; with the first axes of
-            the rewards.
-        before: The discounted return carried over from before the first step.
-        gamma: Discount.
+        over: Whether the episode ends after each step, terminated or truncated; shaped like the leading
+            axes of the rewards.
+        before: The discounted return carried into the first step.
+        gamma: Discount factor.
 
     Returns:
-        The returns $R_t$, and the discounted return carried over to the next step.
+        The returns $R_t$, and the discounted return carried into the next step.
     """
     over = over.reshape(*over.shape, *[1] * (rewards.ndim - over.ndim))
 

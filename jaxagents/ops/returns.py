@@ -1,8 +1,8 @@
-"""Returns and advantages over rollouts that may hold several episodes.
+"""Returns and advantages of rollouts that may span several episodes.
 
 Arrays are time first. Two flags end an episode. A *terminated* step has no future. A *truncated*
-step has one that was not played: its value is bootstrapped from the true successor, and nothing is
-carried over from the episode that follows.
+step has one that was not played: it bootstraps from the value of its true successor, and nothing
+carries over from the next episode.
 """
 
 import operator
@@ -21,9 +21,9 @@ StepFunction = Callable[[Any, Any], tuple[PyTree, PyTree]]
 
 
 def steps_at_once() -> int:
-    """Steps of a loop over a few numbers that are best compiled as one, on the default backend.
+    """How far to unroll a loop over a few numbers on the default backend.
 
-    On an accelerator it takes longer to start a kernel than to run it.
+    On an accelerator, launching such a kernel takes longer than running it.
     """
     return 1 if jax.default_backend() == "cpu" else 16
 
@@ -34,14 +34,14 @@ def scan_backwards(
     bootstrap: PyTree[Float[Array, "time ..."]],
     truncated: Bool[Array, "time ..."],
 ) -> PyTree[Float[Array, "time ..."]]:
-    """Accumulates `step` from the last time to the first, starting anew at every truncation.
+    """Scans `step` from the last time to the first, restarting at every truncation.
 
     Args:
-        step: Maps the accumulated value of time t+1 and the inputs of time t to the accumulated
-            value of time t and its output.
+        step: Maps the carry of time t+1 and the inputs of time t to the carry and the output of time
+            t.
         inputs: Pytree whose leaves have a leading time axis.
-        bootstrap: Accumulated value beyond each time if the episode or the rollout is cut there, in
-            one array or several.
+        bootstrap: The carry to use after each time if the episode or the rollout is cut there, as an
+            array or a pytree.
         truncated: Whether the episode is cut after each time.
 
     Returns:
@@ -76,13 +76,13 @@ def gae_step(
     estimation", equation 16.
 
     Args:
-        next_advantage: Advantage of the following step.
+        next_advantage: Advantage of the next step.
         reward: Reward of this step.
         value: Value of the observation acted on.
         next_value: Value of the true successor.
         terminated: Whether the successor is terminal.
-        gamma: Discount.
-        gae_lambda: Weight of the trace.
+        gamma: Discount factor.
+        gae_lambda: Trace decay $\lambda$.
 
     Returns:
         The advantage of this step.
@@ -108,8 +108,8 @@ def generalised_advantages(
         next_values: Values of the true successors, before any reset.
         terminated: Whether the successor is terminal.
         truncated: Whether the episode was cut after the step.
-        gamma: Discount.
-        gae_lambda: Weight of the trace.
+        gamma: Discount factor.
+        gae_lambda: Trace decay.
 
     Returns:
         The advantages.
@@ -137,11 +137,11 @@ def lambda_return_step(
     Sutton and Barto, 2018, "Reinforcement learning: an introduction", section 12.1.
 
     Args:
-        next_return: Lambda-return of the following step.
+        next_return: Lambda-return of the next step.
         reward: Reward of this step.
-        discount: Discount, zero where the successor is terminal.
+        discount: Discount $\gamma_t$, zero where the successor is terminal.
         next_value: Value of the true successor.
-        gae_lambda: Weight of the trace.
+        gae_lambda: Trace decay $\lambda$.
 
     Returns:
         The lambda-return of this step.
@@ -167,8 +167,8 @@ def lambda_returns(
         next_values: Values of the true successors, before any reset.
         terminated: Whether the successor is terminal.
         truncated: Whether the episode was cut after the step.
-        gamma: Discount.
-        gae_lambda: Weight of the trace.
+        gamma: Discount factor.
+        gae_lambda: Trace decay.
 
     Returns:
         The returns.
@@ -185,7 +185,7 @@ def lambda_returns(
 def n_step_rewards(
     rewards: Float[Array, "*shape n"], goes_on: Bool[Array, "*shape n-1"], gamma: ArrayLike
 ) -> tuple[Float[Array, "*shape"], Int[Array, "*shape"], Float[Array, "*shape"]]:
-    r"""Sums the rewards of `n` steps, as far as the episode goes on.
+    r"""Discounted sum of up to `n` rewards, stopping at the end of the episode.
 
     $$\sum_{k=0}^{m-1} \gamma^k r_{t+k}$$
 
@@ -193,8 +193,8 @@ def n_step_rewards(
 
     Args:
         rewards: Rewards of `n` steps in order.
-        goes_on: Whether the episode goes on after each step but the last.
-        gamma: $\gamma$.
+        goes_on: Whether the episode continues after each step but the last.
+        gamma: Discount factor $\gamma$.
 
     Returns:
         The sum, the number of steps $m$, and $\gamma^m$, the discount of the successor's value.

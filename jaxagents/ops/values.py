@@ -1,4 +1,4 @@
-"""Values of actions: their targets and losses, distributions of returns, and learning from a dataset."""
+"""Targets and losses of action values, distributional and offline ones included."""
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,8 @@ def td_target(
 
     Args:
         reward: Reward $r$.
-        discount: Discount $\gamma$; after $n$ steps their product.
-        mask: 0 where the episode terminated, so that nothing follows, else 1.
+        discount: Discount $\gamma$, or $\gamma^n$ for $n$-step rewards.
+        mask: 0 where the episode terminated, else 1.
         next_value: Value $V(s')$ of the true successor.
 
     Returns:
@@ -39,8 +39,8 @@ def soft_value(
     Haarnoja et al., 2018, "Soft actor-critic", equation 3.
 
     Args:
-        value: Action value $Q(s, a)$ of an action drawn from the policy.
-        log_prob: Its log-probability.
+        value: Value $Q(s, a)$ of an action drawn from the policy.
+        log_prob: Log-probability of that action.
         temperature: Weight of the entropy, $\alpha$.
 
     Returns:
@@ -52,16 +52,16 @@ def soft_value(
 def values_of(
     values: Float[Array, "*batch n_actions"], actions: Int[Array, "*batch"]
 ) -> Float[Array, "*batch"]:
-    """The values of the actions that were taken.
+    """The values of the actions taken.
 
     Args:
         values: Values of all actions.
-        actions: One action of each sample.
+        actions: One action per sample.
 
     Returns:
-        The value of each; NaN, without a gradient, for one that is not among all actions.
+        One value per sample; NaN, without a gradient, for an action out of range.
     """
-    # A one-hot choice: the gradient of an indexed read is a scatter, which is slow on CPU.
+    # One-hot selection: the gradient of indexing is a scatter, which is slow on CPU.
     one_hot = jax.nn.one_hot(actions, values.shape[-1], dtype=bool)
     chosen = jnp.where(one_hot, values, 0.0).sum(axis=-1)
     return jnp.where((actions >= 0) & (actions < values.shape[-1]), chosen, jnp.nan)
@@ -72,10 +72,10 @@ def categorical_projection(
     atoms: Float[Array, "*batch atoms"],
     probs: Float[Array, "*batch atoms"],
 ) -> Float[Array, "*batch n"]:
-    r"""The distribution on a fixed support that is nearest to one on other atoms.
+    r"""Projects a distribution over arbitrary atoms onto a fixed support.
 
-    The probability of every atom is shared by its two neighbours in the support, in proportion to its
-    nearness; atoms beyond the support count as its ends.
+    Each atom's probability is split between its two neighbours in the support, in proportion to how
+    near they are; atoms beyond the support move to its ends.
 
     $$(\Phi Z)_i = \sum_j \left[1 - \frac{|[z_j]_{x_1}^{x_n} - x_i|}{\Delta x}\right]_0^1 p_j$$
 
@@ -85,10 +85,10 @@ def categorical_projection(
     Args:
         support: Two or more equally spaced returns $x$, in increasing order.
         atoms: Returns $z$, such as the support shifted by a reward.
-        probs: Their probabilities $p$.
+        probs: Probabilities $p$ of the atoms.
 
     Returns:
-        The probabilities of the support.
+        The probabilities on the support.
     """
     last = support.shape[0] - 1
     positions = jnp.clip((atoms - support[0]) * last / (support[-1] - support[0]), 0.0, last)
@@ -98,7 +98,7 @@ def categorical_projection(
 
 
 def quantile_midpoints(n: int) -> Float[Array, "n"]:
-    r"""The quantiles that represent a distribution best, $\hat\tau_i = (2 i - 1) / 2 n$.
+    r"""The quantile levels that represent a distribution best, $\hat\tau_i = (2 i - 1) / 2 n$.
 
     Dabney et al., 2018, "Distributional reinforcement learning with quantile regression", lemma 2.
 
@@ -106,7 +106,7 @@ def quantile_midpoints(n: int) -> Float[Array, "n"]:
         n: Number of quantiles.
 
     Returns:
-        The probability below each of them.
+        The probability below each quantile.
     """
     return (jnp.arange(n, dtype=jnp.float32) + 0.5) / n
 
@@ -114,7 +114,7 @@ def quantile_midpoints(n: int) -> Float[Array, "n"]:
 def quantile_huber_loss(
     quantiles: Float[Array, "*batch n"], targets: Float[Array, "*batch m"], kappa: Scalar
 ) -> Float[Array, "*batch"]:
-    r"""The asymmetric Huber loss, whose minimum for a small $\kappa$ is at quantiles of the targets.
+    r"""The asymmetric Huber loss; for small $\kappa$, quantiles of the targets minimise it.
 
     $$L = \sum_i \frac{1}{m} \sum_j |\hat\tau_i - 1(u_{ij} < 0)| \, H_\kappa(u_{ij}),
     \quad u_{ij} = y_j - \theta_i$$
@@ -129,8 +129,8 @@ def quantile_huber_loss(
     Args:
         quantiles: Estimates $\theta$ at the [midpoints][jaxagents.ops.quantile_midpoints] $\hat\tau$.
         targets: Samples $y$ of the return.
-        kappa: Error $\kappa$ from which the loss is linear; 0 gives the loss of quantile regression,
-            with $H_0(u) = |u|$.
+        kappa: Error $\kappa$ above which the loss is linear; 0 gives the quantile regression loss,
+            $H_0(u) = |u|$.
 
     Returns:
         The loss of each sample.
@@ -147,7 +147,7 @@ def quantile_huber_loss(
 def expectile_loss(
     value: Float[Array, "*batch"], target: Float[Array, "*batch"], expectile: Scalar
 ) -> Float[Array, "*batch"]:
-    r"""The asymmetric squared error, which an expectile of the targets minimises.
+    r"""The asymmetric squared error, minimised by an expectile of the targets.
 
     $$L = |\tau - 1(u < 0)| \, u^2, \quad u = y - V(s)$$
 
@@ -157,8 +157,8 @@ def expectile_loss(
     Args:
         value: Estimates $V(s)$.
         target: Samples $y$ of the target.
-        expectile: $\tau$; 0.5 gives half of the squared error, whose minimum is the mean, and values
-            towards 1 the largest target.
+        expectile: $\tau$; 0.5 gives half the squared error, minimised by the mean; near 1 the minimum
+            approaches the largest target.
 
     Returns:
         The loss of each sample.
@@ -176,7 +176,7 @@ def advantage_weights(
     learning with implicit Q-learning", equation 7.
 
     Args:
-        advantage: Advantages $A$ of the actions of the data.
+        advantage: Advantages $A$ of the dataset's actions.
         beta: Inverse temperature $\beta$; at 0 all weights are 1.
         max_weight: Largest weight $w_\text{max}$.
 
@@ -191,21 +191,21 @@ def conservative_penalty(
     log_prob: Scalar | Float[Array, "*#batch samples"],
     data_value: Float[Array, "*batch"],
 ) -> Float[Array, "*batch"]:
-    r"""The excess of the values of all actions over the value of the action in the data.
+    r"""How far the values of all actions exceed the value of the dataset's action.
 
     $$C = \log \sum_i \frac{\exp Q(s, a_i)}{\mu(a_i | s)} - Q(s, a)$$
 
     Kumar et al., 2020, "Conservative Q-learning for offline reinforcement learning", equation 4 and
-    appendix F. The $n$ samples are summed, as in the authors' code, for which their thresholds were
-    chosen; the sum estimates the integral of $\exp Q$ over all actions up to the factor $n$.
+    appendix F. The $n$ samples are summed, as in the authors' code, to which their thresholds apply;
+    the sum estimates $n$ times the integral of $\exp Q$ over all actions.
 
     Args:
-        value: Values $Q(s, a_i)$ of all actions, or of samples.
-        log_prob: Log-density $\log \mu(a_i | s)$ with which samples were drawn; 0 for all actions.
-        data_value: Value $Q(s, a)$ of the action in the data.
+        value: Values $Q(s, a_i)$ of all actions, or of sampled ones.
+        log_prob: Log-density $\log \mu(a_i | s)$ of the sampled actions; 0 for all actions.
+        data_value: Value $Q(s, a)$ of the dataset's action.
 
     Returns:
-        The penalty of each sample of the data.
+        The penalty of each sample of the dataset.
     """
     (log_prob,) = beside(value, log_prob)
     return jax.nn.logsumexp(value - log_prob, axis=-1) - data_value
