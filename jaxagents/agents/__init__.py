@@ -1,1 +1,1 @@
-"""The bases of agents."""
+"""Base classes of agents."""

@@ -1,6 +1,6 @@
-"""Actor and critic: their networks, alone or behind a trunk, and how they are fitted to a rollout.
+"""Actor and critic: their networks, with or without a shared trunk, and their fits to a rollout.
 
-A trunk that both share is trained with the actor, by the losses of both.
+A shared trunk is trained with the actor, on both losses.
 """
 
 import dataclasses
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from jaxagents.agents.on_policy import OnPolicyBase
 
 _NUMBERS = ("int", "float", "bool", "str", "tuple", "Sequence", "list")
-"""The first words of annotations of fields that cannot take a configuration."""
+"""How annotations begin for fields that cannot take a configuration."""
 _TRUNK, _NETWORK = "trunk", "network"
 
 
 def network_of(agent: "OnPolicyBase", field: str) -> nn.Module:
-    """The whole network of a field of the configuration, behind the trunk if there is one."""
+    """The network of a configuration field, behind the trunk if there is one."""
     has_trunk = agent.config.trunk is not None
     first = own_network(agent, "trunk" if has_trunk else field)
     if agent.config.normalise_observations:
@@ -54,18 +54,18 @@ def network_of(agent: "OnPolicyBase", field: str) -> nn.Module:
 
 
 def own_network(agent: "OnPolicyBase", field: str) -> nn.Module:
-    """The network of a field of the configuration by itself, or of the hook that has its name.
+    """The network of a configuration field, without the trunk, or of the hook with its name.
 
     Args:
         agent: The agent.
-        field: Name of the field: `trunk`, or one with a hook that gives the network if it is `None`.
+        field: `trunk`, or a field whose hook returns the network if it is `None`.
 
     Returns:
         The network.
 
     Raises:
-        TypeError: The field is neither a module nor a function that makes one of the configuration, or
-            the hook gives no module.
+        TypeError: The field is neither a module nor a function that makes one from the configuration,
+            or the hook does not return a module.
     """
     config, choice = agent.config, getattr(agent.config, field)
     if choice is None:
@@ -102,7 +102,7 @@ def with_parameters(network: nn.Module, rng: Key[Array, ""], obs: PyTree) -> Tra
 
 
 def _check_takes_configuration(choice: Callable, config: OnPolicyConfig, field: str) -> None:
-    """Raises unless a function, or a class of modules, can be called with the configuration."""
+    """Raises unless a function or module class can be called with the configuration."""
     name, kind = getattr(choice, "__name__", repr(choice)), type(config).__name__
     fields = []
     if isinstance(choice, type) and issubclass(choice, nn.Module):
@@ -118,7 +118,7 @@ def _check_takes_configuration(choice: Callable, config: OnPolicyConfig, field: 
             takes_one = True
         except TypeError:
             takes_one = False
-        except ValueError:  # a function that does not tell its arguments
+        except ValueError:  # a function without a signature
             takes_one = True
     if not takes_one:
         raise TypeError(
@@ -145,7 +145,7 @@ def features_at(actor: TrainState, obs: PyTree) -> PyTree:
         obs: One observation.
 
     Returns:
-        Features, with all that the observation says beside.
+        Features, with the entries beside the observation, such as masks.
     """
     trunk = actor.part(_TRUNK)
     _, features = step(trunk, initial_carry(trunk.model_def), obs)
@@ -155,7 +155,7 @@ def features_at(actor: TrainState, obs: PyTree) -> PyTree:
 def share_trunk(
     trainings: list[TrainState], inputs: list[PyTree]
 ) -> tuple[list[TrainState], list[PyTree]]:
-    """Has the losses of actor and critic see the features of one trunk; see `Share`."""
+    """Computes the trunk's features once, for the losses of both actor and critic; see `Share`."""
     actor, critic = trainings
     (seen_by_actor, *of_actor), (_, *of_critic) = inputs
     network, extra = actor.part(_NETWORK), actor.extra_variables
@@ -176,7 +176,7 @@ EXPLAINED_VARIANCE = "explained_variance"
 
 
 def fits_of(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> tuple[Fit, Fit]:
-    """How actor and critic are fitted to a rollout by the losses of an agent.
+    """How an agent's losses fit actor and critic to a rollout.
 
     Args:
         agent: The agent.
@@ -187,8 +187,8 @@ def fits_of(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> tuple[Fi
         The fits of both.
 
     Raises:
-        TypeError: A hook that gives inputs of a loss returns something else than it must.
-        ValueError: They have other shapes.
+        TypeError: A hook for the inputs of a loss does not return a tuple.
+        ValueError: The inputs have the wrong shapes.
     """
     n_steps, n_envs = traj.terminated.shape
     lead = {"time": n_steps, "environments": n_envs}
@@ -253,13 +253,13 @@ def fits_of(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> tuple[Fi
 
 
 def _n_samples(inputs: PyTree) -> int:
-    """Number of samples of a minibatch, or of a part of it."""
+    """Number of samples in a minibatch, or in a part of it."""
     first = jax.tree.leaves(inputs, is_leaf=is_sequence)[0]
     return first.first.size if is_sequence(first) else len(first)
 
 
 def _weighted(weights: Array, x: Array) -> Array:
-    """Losses, or what describes them, weighted where they have a number for each actor."""
+    """Losses or metrics, weighted by actor if they have one number per actor."""
     if x.shape[: weights.ndim] != weights.shape:
         return x
     by_actor = weights.reshape(*weights.shape, *[1] * (x.ndim - weights.ndim))
@@ -267,7 +267,7 @@ def _weighted(weights: Array, x: Array) -> Array:
 
 
 def _check_inputs(hook: str, inputs: object, lead: dict[str, int]) -> None:
-    """Raises unless a hook gives a tuple of arrays with leading axes of some sizes, or `Sequence`s."""
+    """Raises unless a hook returns a tuple of `Sequence`s or arrays with the given leading axes."""
     if not isinstance(inputs, tuple | list):
         raise TypeError(
             f"{hook} must return a tuple, of what the loss takes between training and hyperparams, got "
@@ -283,17 +283,17 @@ def _check_inputs(hook: str, inputs: object, lead: dict[str, int]) -> None:
 
 
 def numbers_of(actor: Info, critic: Info) -> Info:
-    """The numbers that describe the fits of both networks.
+    """Merges the metrics of both networks' fits.
 
     Args:
-        actor: Numbers of the actor's fit.
-        critic: Numbers of the critic's fit.
+        actor: Metrics of the actor's fit.
+        critic: Metrics of the critic's fit.
 
     Returns:
-        All of them; the ones of every fit are named after their network, such as `actor_loss`.
+        All metrics; those that every fit reports are prefixed by their network, as in `actor_loss`.
 
     Raises:
-        ValueError: Two of them have the same name.
+        ValueError: Two metrics have the same name.
     """
     numbers, twice = {}, []
     for network, info in (("actor", actor), ("critic", critic)):

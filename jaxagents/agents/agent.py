@@ -1,4 +1,4 @@
-"""The base of every agent: train, resume, restore, eval, sweep and the rest of its life."""
+"""The base class of every agent: train, resume, restore, eval, sweep and more."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -45,30 +45,31 @@ from jaxagents.loggers import Logger, as_loggers
 
 
 class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
-    """Behaviour in an environment, with the lifecycle train, restore, eval and summarize.
+    """Base class of agents: behaviour in an environment, with `train`, `restore`, `eval` and more.
 
     An agent is frozen: assigning to an attribute raises once its constructor has run. Agents of one
     class with equal environments, parameters and configurations are equal and share compiled
-    programs, as long as one of them is held, or is among the eight whose programs were used last. Agents
-    with code of their user in them, such as an environment or a hook, have programs of their own. What
-    is learned is not part of the agent but of the `Runner`, which training takes and returns; for
-    convenience the agent remembers the last one.
+    programs. These are kept while any such agent is alive, or while they are among the eight used most
+    recently. Agents that contain user code, such as an environment or a hook, compile their own. An
+    agent holds no learned parameters: they are in the `Runner`, which `train` takes and returns. For
+    convenience, the agent remembers the last one.
 
-    A family of agents fills in the hooks of [`Behaviour`][jaxagents.engine.behaviour.Behaviour]; its
+    Each family of agents implements the hooks of
+    [`Behaviour`][jaxagents.engine.behaviour.Behaviour]; its
     [`Program`][jaxagents.engine.program.Program] calls them.
 
     Attributes:
-        env: The environment, as it was given.
-        env_params: Its parameters.
+        env: The environment, as given.
+        env_params: The environment's parameters.
         config: The static configuration.
         eval_during_training: Whether the agent is evaluated during training.
         n_actors: Number of actors in the environment.
         episodes: The environment with its time limit and resets.
-        data: Arrays that updates read and never change, such as a dataset. Compiled programs are
-            given them, and depend on their shapes alone.
-        split_fields: Fields of a runner whose arrays have a first axis of environments, over which the
-            devices of a mesh split them.
-        collects_at_start: Whether fresh runners have played in the environment, which is a loop.
+        data: Arrays that updates read but never change, such as a dataset. Compiled programs take them
+            as arguments and depend only on their shapes.
+        split_fields: Fields of a runner that are split over the devices of a mesh along their first
+            axis, the environments.
+        collects_at_start: Whether making a runner plays steps in the environment, such as a warm-up.
     """
 
     _last: LastRun[RunnerT]
@@ -95,42 +96,41 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     ) -> RunResult[RunnerT]:
         """Trains for `config.n_steps` updates.
 
-        Called plainly, it shows progress, writes checkpoints and logs, returns what it has on
-        Ctrl-C, and leaves the agent ready for [`eval`][jaxagents.agents.agent.Agent.eval]. Called
-        inside of `jax.jit` or `jax.vmap` it is pure and does none of that. Inside of `jax.jit`, what
-        is learned is the same, and its reports may be rounded otherwise.
+        Outside `jax.jit` and `jax.vmap`, it shows progress, writes checkpoints and logs, returns the
+        results so far on Ctrl-C, and leaves the agent ready for
+        [`eval`][jaxagents.agents.agent.Agent.eval]. Inside them it is pure and does none of that.
+        Inside `jax.jit` the learned parameters are the same, but the metrics may be rounded differently.
 
         Args:
-            rng: Random key of a fresh training, or its seed: an integer, which stands for
-                `jax.random.key` of it. Not used when going on from a runner.
-            hyperparams: Hyperparameters; `None` takes the default ones, or keeps the runner's.
-            runner: Where to go on from: its arrays, in the networks and with the optimizers of this
-                agent. At the end of the training that the agent remembers, be it with other
-                hyperparameters, the metrics that it keeps and saves go on as well.
-            n_steps: Number of updates, if other than `config.n_steps`.
-            progress: Whether to show progress: by default plainly, but not inside of `jit` or
-                `vmap`, where `True` gives a jax-tqdm bar (single device only).
-            loggers: Receive the mean metrics of each evaluation point; not inside of `jit` or
-                `vmap`.
-            mesh: Devices that share the training, such as
-                [`make_mesh()`][jaxagents.sharding.make_mesh]: the axis `"data"` splits environments.
-                Not inside of `jit` or `vmap`.
-            callbacks: Are told how the training goes, and may end it: each a
+            rng: Random key of a fresh run, or an integer seed for `jax.random.key`. Ignored when
+                continuing from a runner.
+            hyperparams: Hyperparameters; `None` takes the defaults, or keeps the runner's.
+            runner: The runner to continue from. Its arrays are used in this agent's networks and
+                optimizers. If it is at the end of the run that the agent remembers, its metrics
+                continue too, even with other hyperparameters.
+            n_steps: Number of updates; `config.n_steps` by default.
+            progress: Whether to show progress: by default, only outside `jit` and `vmap`. Inside them,
+                `True` shows a jax-tqdm bar (single device only).
+            loggers: Receive the mean metrics of each evaluation point. Not inside `jit` or `vmap`.
+            mesh: Devices that share the run, such as
+                [`make_mesh()`][jaxagents.sharding.make_mesh]: environments are split along the axis
+                `"data"`. Not inside `jit` or `vmap`.
+            callbacks: Watch the run and may end it: each a
                 [`Callback`][jaxagents.callbacks.Callback], or a function of a
-                [`Progress`][jaxagents.callbacks.Progress] that is called after each evaluation. Not
-                inside of `jit` or `vmap`.
+                [`Progress`][jaxagents.callbacks.Progress], called after each evaluation. Not inside
+                `jit` or `vmap`.
 
         Returns:
-            The final runner, and metrics with a leading axis of evaluation points, the first of
-            them before any update: `update_step`, the losses, and, if `eval_during_training`,
-            `returns`, `final_rewards` (points, episodes, *actors), `terminated`, `truncated`,
-            `lengths` (points, episodes).
+            The final runner, and metrics with a leading axis of evaluation points, the first before
+            any update: `update_step`, the losses, and, if `eval_during_training`, `returns` and
+            `final_rewards` (points, episodes, *actors), `terminated`, `truncated` and `lengths`
+            (points, episodes).
 
         Raises:
-            TypeError: An argument is of another type.
+            TypeError: An argument has the wrong type.
             ValueError: A hyperparameter is out of range or an array, there are several random keys, the
-                runner is used up or of another agent, or the devices of the mesh cannot share the work
-                equally.
+                runner is used up or belongs to another agent, or the devices of the mesh cannot share
+                the work equally.
             FileExistsError: The checkpoint folder holds checkpoints of later updates.
         """
         n_steps = positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
@@ -160,7 +160,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         mesh: Mesh | None,
         callbacks: Sequence[Callback | Callable[[Progress], bool | None]],
     ) -> RunResult[RunnerT]:
-        """`train`, where it is not traced; with no updates to make, it only evaluates."""
+        """`train` outside tracing; with zero updates, it only evaluates."""
         loggers, callbacks = as_loggers(loggers), as_callbacks(callbacks)
         if mesh is not None:
             self.episodes.env.check_compiled()
@@ -201,25 +201,25 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         mesh: Mesh | None = None,
         callbacks: Sequence[Callback | Callable[[Progress], bool | None]] = (),
     ) -> RunResult[RunnerT]:
-        """Makes the missing updates of `config.n_steps`, from the last checkpoint if there is one.
+        """Trains until `config.n_steps` updates are done, from the last checkpoint if there is one.
 
-        The same script can so be started again until its training is complete. Needs
-        `restore_agent=True` in the configuration.
+        You can restart the same script until its run is complete. Needs `restore_agent=True` in the
+        configuration.
 
         Args:
-            rng: Random key, or its seed, as for a fresh training. Where there are checkpoints, the
-                training must have begun with it.
-            hyperparams: Hyperparameters; `None` takes the default ones, or the checkpoint's.
+            rng: Random key or seed, as for a fresh run. If there are checkpoints, it must be the one
+                that their run started with.
+            hyperparams: Hyperparameters; `None` takes the defaults, or those of the checkpoint.
             progress: Whether to show progress.
             loggers: Receive the mean metrics of each evaluation point.
-            mesh: Devices that share the training; they need not be as many as before.
-            callbacks: Are told how the training goes, and may end it; see `train`.
+            mesh: Devices that share the run; their number may change between runs.
+            callbacks: Watch the run and may end it; see `train`.
 
         Returns:
-            The final runner, and the metrics of the whole training.
+            The final runner, and the metrics of the whole run.
 
         Raises:
-            ValueError: There is no `checkpoint_dir`, or its training began with another random key; or
+            ValueError: There is no `checkpoint_dir`, or its run started with another random key; or
                 see `train`.
         """
         progress = flag("progress", progress)
@@ -250,28 +250,28 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     ) -> SweepResult:
         """Trains every seed with every set of hyperparameters, over all cores or accelerators.
 
-        On a CPU each member is bit for bit the training that `train` makes alone.
+        On a CPU, each member is bit for bit the run that `train` makes alone.
 
-        With a `checkpoint_dir` in the configuration, the sweep keeps checkpoints and metrics in the
-        folder `sweep` there. With `restore_agent=True` it makes the missing updates, from
-        the last checkpoint if there is one, as `resume` does for one training.
+        With a `checkpoint_dir` in the configuration, the sweep writes checkpoints and metrics into its
+        subfolder `sweep`. With `restore_agent=True` it continues from the last checkpoint, if there is
+        one, as `resume` does for a single run.
 
         Args:
             rngs: Random keys with a leading axis of seeds, or a sequence of integers, such as `[0, 1]`.
-            hyperparams: Hyperparameters, whose array leaves have a common leading axis of sets;
-                scalar leaves are shared by all sets. `None` takes the default ones, as one set.
-            n_steps: Number of updates in all, if other than `config.n_steps`.
+            hyperparams: Hyperparameters whose array leaves share a leading axis of sets; scalar leaves
+                apply to all sets. `None` takes the defaults, as one set.
+            n_steps: Total number of updates; `config.n_steps` by default.
             progress: Whether to show progress.
-            callbacks: Are told of all members at once, and may end the sweep; see `train`.
+            callbacks: Watch all members at once and may end the sweep; see `train`.
 
         Returns:
             Runners and metrics with leading axes `(n_sets, n_seeds)`, and the best set.
 
         Raises:
-            ValueError: The leading axes do not fit together, a value is out of range, or the checkpoints
-                are of other seeds, sets, or another agent.
-            FileExistsError: There are checkpoints, but `restore_agent` is not set; or something else is
-                writing to the folder.
+            ValueError: The leading axes do not match, a value is out of range, or the checkpoints
+                belong to other seeds, sets, or another agent.
+            FileExistsError: There are checkpoints, but `restore_agent` is not set; or another process
+                is writing to the folder.
         """
         self.episodes.env.check_compiled()
         hyperparams = self._hyperparams(hyperparams, several=True)
@@ -295,25 +295,25 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     ) -> RunResult[RunnerT]:
         """Reads a checkpoint of `config.checkpoint_dir` and leaves the agent ready for `eval`.
 
-        Going on from there is `agent.train(runner=runner)`.
+        To continue training from there, call `agent.train(runner=runner)`.
 
         Args:
             mode: `"best"`, `"last"`, or the number of an update step.
-            best_fn: Maps the metrics at the kept checkpoints to the index of the best; by default
+            best_fn: Maps the metrics at the kept checkpoints to the index of the best one; by default,
                 the highest mean return. Only with `"best"`.
-            hyperparams: Hyperparameters structured as the saved ones; only needed for types of
-                one's own.
-            strict: Whether to refuse a checkpoint of networks that have the same arrays but compute
-                something else, such as with another activation, or that was made with other parameters
-                of the environment; otherwise a warning tells the difference.
+            hyperparams: Hyperparameters with the same structure as the saved ones; only needed for
+                custom types.
+            strict: Whether to reject a checkpoint whose networks have the same arrays but compute
+                something else, for example with another activation, or that was made with other
+                environment parameters. `False` only warns of the difference.
 
         Returns:
             The runner, and the history of metrics up to it.
 
         Raises:
-            TypeError: `mode`, `best_fn` or `strict` is of another type.
+            TypeError: `mode`, `best_fn` or `strict` has the wrong type.
             FileNotFoundError: There is no checkpoint, or none at that step.
-            ValueError: The checkpoint is of another agent, environment or network.
+            ValueError: The checkpoint belongs to another agent, environment or network.
         """
         if isinstance(mode, bool) or not (isinstance(mode, str) or hasattr(mode, "__index__")):
             raise TypeError(
@@ -332,10 +332,10 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     def replay(
         self, step: int, n_updates: int = 1, hyperparams: HyperparametersT | None = None
     ) -> Replay:
-        """Makes a stretch of a training once more, from the nearest checkpoint, update by update.
+        """Replays part of a run from the nearest checkpoint, update by update.
 
-        Trainings are the same bit for bit when they are repeated on the same machine, so that this shows
-        what happened. The agent remembers the training as before.
+        Runs are bit for bit reproducible on the same machine, so this shows what happened. The run that
+        the agent remembers stays as it is.
 
         ```python
         stretch = agent.replay(1200, n_updates=50)
@@ -343,17 +343,17 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         ```
 
         Args:
-            step: Number of updates made before the stretch.
-            n_updates: Number of updates in it.
-            hyperparams: Hyperparameters structured as the saved ones; only needed for types of one's
-                own.
+            step: Number of updates before the replayed part.
+            n_updates: Number of updates to replay.
+            hyperparams: Hyperparameters with the same structure as the saved ones; only needed for
+                custom types.
 
         Returns:
-            Its runner, the reports of its updates, and since when numbers are not finite.
+            The runner, the metrics of each update, and the update at which numbers became non-finite.
 
         Raises:
-            FileNotFoundError: No checkpoint was made so early, or it is no longer kept.
-            ValueError: The checkpoints were made without their replay buffers, or are of another agent.
+            FileNotFoundError: There is no checkpoint at `step` or earlier.
+            ValueError: The checkpoints lack their replay buffers, or belong to another agent.
         """
         step, n_updates = not_negative("step", step), positive("n_updates", n_updates)
         return replay(self, step, n_updates, self._hyperparams(hyperparams))
@@ -365,21 +365,21 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         render="render_episode films an episode",
     )
     def eval(self, rng: Seed, n_evals: int = 32, *, deterministic: bool = True) -> Metrics:
-        """Plays episodes with the agent as trained or restored.
+        """Plays episodes with the trained or restored agent.
 
         Args:
-            rng: Random key, or its seed.
+            rng: Random key or seed.
             n_evals: Number of episodes.
-            deterministic: Whether to take greedy actions, rather than to draw them from the policy (of
-                DQN and its like: epsilon-greedily).
+            deterministic: Whether to take greedy actions instead of sampling them (in DQN and its
+                variants, epsilon-greedily).
 
         Returns:
-            `returns` (NaN where observations or rewards were not finite), `final_rewards`
-            (n_evals, *actors), `terminated`, `truncated`, `lengths` (n_evals,), and what
-            `_eval_metrics` adds.
+            `returns` (NaN where observations or rewards were non-finite) and `final_rewards`
+            (n_evals, *actors), `terminated`, `truncated` and `lengths` (n_evals,), and any metrics
+            that `_eval_metrics` adds.
 
         Raises:
-            TypeError: `n_evals` is no integer, or `deterministic` no boolean.
+            TypeError: `n_evals` is not an integer, or `deterministic` not a boolean.
             ValueError: `n_evals` is not positive, or `advance` has used up the agent's runner.
             RuntimeError: The agent has not been trained.
         """
@@ -399,37 +399,36 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         fps: float | int | None = None,
         runner: RunnerT | None = None,
     ) -> UInt8[np.ndarray, "time height width 3"]:
-        """Films an episode of the agent as trained or restored.
+        """Records a video of an episode of the trained or restored agent.
 
-        It is the episode that `eval(rng, n_evals=1)` plays, in a compiled program; its states are drawn
-        afterwards, by the [`render`][jaxagents.envs.Environment.render] of the environment.
+        This is the episode that `eval(rng, n_evals=1)` plays. The environment's
+        [`render`][jaxagents.envs.Environment.render] then draws its states.
 
         ```python
         agent.render_episode(0, "episode.gif")
         ```
 
         Args:
-            rng: Random key, or its seed.
-            path: The file to write, which must not exist; it ends in `.gif` or `.mp4`. None is written
-                by default.
-            max_steps: Number of steps after which the film ends, if the episode has not.
+            rng: Random key or seed.
+            path: The file to write, ending in `.gif` or `.mp4`; it must not exist yet. By default, no
+                file is written.
+            max_steps: Maximum number of steps in the video.
             deterministic: Whether to take greedy actions, as in `eval`.
-            fps: Steps a second of the film; by default the environment's `render_fps`. A GIF of more
-                than 50 leaves out frames, so that time passes as it should.
-            runner: The runner that plays, if other than as trained or restored, such as the runner of a
+            fps: Steps per second of video; by default the environment's `render_fps`. Above 50, a GIF
+                drops frames to keep its speed.
+            runner: The runner that plays instead of the trained or restored one, such as that of a
                 [`replay`][jaxagents.agents.agent.Agent.replay].
 
         Returns:
-            The frames, one for the start and one for each step: red, green and blue as bytes. A notebook
-            plays them.
+            RGB frames (uint8): the initial state, then one frame per step. Notebooks play them.
 
         Raises:
-            NotImplementedError: The environment does not draw.
-            TypeError: `deterministic` is no boolean, or `runner` no runner of such an agent.
-            ValueError: `path` has another ending, a number is not positive, or the runner is used up or
-                does not fit, such as a stack of several seeds.
+            NotImplementedError: The environment cannot render.
+            TypeError: `deterministic` is not a boolean, or `runner` not a runner of such an agent.
+            ValueError: `path` has another extension, a number is not positive, or the runner is used up
+                or does not fit, such as a stack of several seeds.
             FileExistsError: The file exists.
-            FileNotFoundError: Its folder does not exist.
+            FileNotFoundError: The folder does not exist.
             ImportError: A library is not installed.
             RuntimeError: The agent has not been trained, and no runner is given.
         """
@@ -452,22 +451,21 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         return shown
 
     def export_policy(self, path: str | os.PathLike) -> None:
-        """Writes the policy as trained or restored to one file, which needs no agent to be used.
+        """Writes the trained or restored policy to one file that can be used without the agent.
 
-        [`load_policy`][jaxagents.load_policy] reads it. The file is one of safetensors, with the weights
-        that the policy acts by under `weights/...`, and its program as `jax.export` gives it.
+        [`load_policy`][jaxagents.load_policy] reads it. The safetensors file holds the policy's weights
+        under `weights/...` and its program as serialised by `jax.export`.
 
-        What centralised critics see, the entry `"critic_state"`, is no part of the observations that it
-        takes, since no actor reads it.
+        The exported policy takes observations without `"critic_state"`, which only centralised critics
+        read.
 
         Args:
             path: The file, such as `policy.safetensors`.
 
         Raises:
-            ValueError: The name of the file has another ending, or `advance` has used up the agent's
-                runner.
+            ValueError: The file has another extension, or `advance` has used up the agent's runner.
             FileExistsError: The file exists.
-            FileNotFoundError: Its folder does not exist.
+            FileNotFoundError: The folder does not exist.
             ImportError: safetensors is not installed.
             RuntimeError: The agent has not been trained.
         """
@@ -477,7 +475,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         export_policy(path, self.behaviour.act, acting, carry, self._observation, names)
 
     def summarize(self, metric: ArrayLike) -> MetricStats:
-        """Statistics of a metric over its last axis.
+        """Computes statistics of a metric over its last axis.
 
         Args:
             metric: Any metric, such as `metrics["returns"]`.
@@ -488,7 +486,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         return MetricStats.of(metric)
 
     def log_hyperparams(self, hyperparams: Hyperparameters) -> str:
-        """Describes hyperparameters, and writes them beside the checkpoints if there is a folder.
+        """Describes hyperparameters, and writes the description to `checkpoint_dir` if there is one.
 
         Args:
             hyperparams: Hyperparameters.
@@ -503,24 +501,23 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     def collect_training(
         self, runner: RunnerT, metrics: Metrics, previous_training_max_step: int | None = None
     ) -> None:
-        """Makes the agent remember a runner and its metrics, as a plain `train` does by itself.
+        """Makes the agent remember a runner and its metrics, as `train` does outside `jit`.
 
         Args:
-            runner: Runner of one training (not a stack of several).
+            runner: Runner of a single run (not a stack of several).
             metrics: Its metrics, or `{}`.
-            previous_training_max_step: Number of updates made, if other than the runner's own
-                count.
+            previous_training_max_step: Number of updates made; by default, the runner's own count.
 
         Raises:
-            TypeError: It is no runner, or the metrics are no dict.
-            ValueError: The runner or the metrics are of several trainings, or of none.
+            TypeError: `runner` is not a runner, or `metrics` not a dict.
+            ValueError: The runner or the metrics belong to several runs, or to none.
         """
         self._last.note(runner, metrics, previous_training_max_step)
 
     def select(
         self, trainings: tuple[RunnerT, Metrics] | SweepResult, *index: int
     ) -> RunResult[RunnerT]:
-        """Takes one training out of many, which the agent then remembers.
+        """Selects one run out of many, and makes the agent remember it.
 
         ```python
         result = agent.sweep(keys, sets)
@@ -529,16 +526,16 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         ```
 
         Args:
-            trainings: Runners and metrics with leading axes, as `sweep` or `jax.vmap(agent.train)` gives
-                them.
+            trainings: Runners and metrics with leading axes, as returned by `sweep` or
+                `jax.vmap(agent.train)`.
             *index: Position along each of these axes; for a sweep, the set and the seed.
 
         Returns:
-            The runner and the metrics of that training.
+            The runner and the metrics of that run.
 
         Raises:
-            TypeError: The trainings are missing.
-            IndexError: There is no such training, or there are not as many positions as axes.
+            TypeError: The first argument is not a tuple of runners and metrics.
+            IndexError: There is no such run, or the number of positions is not the number of axes.
         """
         runner, metrics = select_run(trainings, index)
         self.collect_training(runner, metrics)
@@ -546,7 +543,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
     @property
     def agent_trained(self) -> bool:
-        """Whether the agent remembers a training."""
+        """Whether the agent remembers a run."""
         return self._last.runner is not None
 
     @property
@@ -556,12 +553,12 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
     @property
     def training_metrics(self) -> Metrics | None:
-        """A copy of the metrics of the last training, which begin with the trainings before it."""
+        """A copy of the metrics of the last run, including the runs that it continued."""
         return self._last.metrics
 
     @property
     def previous_training_max_step(self) -> int:
-        """Number of updates behind the last runner; zero before any training."""
+        """Number of updates that the last runner has made; zero before any run."""
         return self._last.n_updates
 
     @property
@@ -574,14 +571,14 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """Makes a fresh runner.
 
         Args:
-            rng: Random key, or its seed.
-            hyperparams: Hyperparameters; `None` takes the default ones.
+            rng: Random key or seed.
+            hyperparams: Hyperparameters; `None` takes the defaults.
 
         Returns:
             The runner before any update.
 
         Raises:
-            TypeError: An argument is of another type.
+            TypeError: An argument has the wrong type.
             ValueError: There are several random keys, or a hyperparameter is out of range or an array.
         """
         hyperparams = self._hyperparams(hyperparams)
@@ -595,10 +592,10 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             hyperparams: New hyperparameters.
 
         Returns:
-            The runner with them.
+            The runner with the new hyperparameters.
 
         Raises:
-            TypeError: It is no runner of such an agent, or these are no hyperparameters of it.
+            TypeError: The runner or the hyperparameters belong to another class of agents.
             ValueError: The runner is used up or does not fit, or a hyperparameter is out of range or an
                 array.
         """
@@ -607,20 +604,20 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             return _executor_of(self).restart(runner, hyperparams)
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
-        """Makes updates, in the memory of the runner that it is given.
+        """Makes updates, donating the arrays of the given runner.
 
         Args:
-            runner: Any runner. Its arrays are used up: go on with the returned ones, or give a
-                copy, `jax.tree.map(jnp.copy, runner)`. What a checkpoint left out of it, as with
-                `checkpoint_buffer=False`, is made anew, as in `train`.
-            n_updates: Number of updates; one program serves every number.
+            runner: Any runner. Its arrays are donated: continue with the returned runner, or pass a
+                copy, `jax.tree.map(jnp.copy, runner)`. Anything that a checkpoint left out, as with
+                `checkpoint_buffer=False`, is recreated, as in `train`.
+            n_updates: Number of updates. Other numbers compile nothing new.
 
         Returns:
-            The runner after them.
+            The runner after the updates.
 
         Raises:
-            TypeError: It is no runner of such an agent, or the number is none of updates.
-            ValueError: The runner is used up or does not fit, or the number is negative.
+            TypeError: The runner belongs to another class of agents, or `n_updates` is not an integer.
+            ValueError: The runner is used up or does not fit, or `n_updates` is negative.
         """
         if not isinstance(n_updates, jax.Array):
             not_negative("n_updates", cast(SupportsIndex, n_updates))
@@ -628,7 +625,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             return _executor_of(self).advance(self._complete(runner), n_updates)[0]
 
     def evaluate(self, runner: RunnerT) -> Metrics:
-        """The metrics of one evaluation point.
+        """Computes the metrics of one evaluation point.
 
         Args:
             runner: Any runner.
@@ -638,7 +635,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             outcomes of `config.n_evals` greedy episodes.
 
         Raises:
-            TypeError: It is no runner of such an agent.
+            TypeError: The runner belongs to another class of agents.
             ValueError: The runner is used up, or does not fit.
         """
         with naming_misfits(self, runner):
@@ -649,7 +646,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """Starts an episode.
 
         Args:
-            rng: Random key, or its seed.
+            rng: Random key or seed.
 
         Returns:
             A new random key, the first observation and the environment's state.
@@ -673,14 +670,13 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """Takes one step, and starts the next episode if this one ended.
 
         Args:
-            rng: Random key, or its seed.
+            rng: Random key.
             envstate: State of the environment.
             actions: One action (of all actors).
 
         Returns:
-            A new random key, the next observation, state, reward, whether the episode ended, and a
-            dict that has `terminated`, `truncated` and `final_observation` besides what the
-            environment reports.
+            A new random key, the next observation, state, reward, whether the episode ended, and the
+            environment's info dict with `terminated`, `truncated` and `final_observation` added.
         """
         rng, step_rng = jax.random.split(rng)
         step = self.episodes.step(as_key(step_rng), envstate, actions)
@@ -716,6 +712,6 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
 
 def _executor_of(agent: Agent[Any, Any, RunnerT]) -> OnDevice[RunnerT]:
-    """The programs of an agent: whole, or around environments that are stepped on the host."""
+    """The agent's executor: `OnHost` if its environments are stepped on the host, else `OnDevice`."""
     plays_on_host = agent.episodes.env.on_host and agent.host_collection is not None
     return OnHost(agent) if plays_on_host else OnDevice(agent)

@@ -1,4 +1,4 @@
-"""Checks of the observations that agents are given, and of hooks that would never be called."""
+"""Checks of observations passed to agents, and of hooks that would never be called."""
 
 import contextlib
 import inspect
@@ -13,14 +13,14 @@ from jaxagents.learners.learner import Learner
 
 
 def check_hooks_of_others(agent: type, learner: type[Learner]) -> None:
-    """Raises if an agent around a learner has a hook of the learner, or of agents such as PPO.
+    """Raises if an agent around a learner defines a hook of the learner, or of agents such as PPO.
 
     Args:
-        agent: Its class.
+        agent: The agent's class.
         learner: The class of its learner.
 
     Raises:
-        TypeError: It has one, which would never be called.
+        TypeError: It defines a hook that would never be called.
     """
     from jaxagents.agents.on_policy import OnPolicyBase  # only for the names of its hooks
 
@@ -47,15 +47,15 @@ def check_hooks_of_others(agent: type, learner: type[Learner]) -> None:
 
 
 def check_plays_on_host(agent: type, base: type, names: Iterable[str]) -> None:
-    """Raises if an agent plays by itself, but its environment is stepped on the host.
+    """Raises if an agent in an environment on the host overrides methods for compiled environments.
 
     Args:
-        agent: Its class.
-        base: The base, which plays there.
+        agent: The agent's class.
+        base: The base class, which can play on the host.
         names: Its methods that play in compiled environments.
 
     Raises:
-        TypeError: The agent overrides one.
+        TypeError: The agent overrides one of them.
     """
     own = [name for name in names if getattr(agent, name) is not getattr(base, name)]
     if own:
@@ -69,12 +69,12 @@ def check_plays_on_host(agent: type, base: type, names: Iterable[str]) -> None:
 def naming_observations(
     obs: PyTree, expected: PyTree, batches: bool = False, method: str = "policy"
 ) -> Iterator[None]:
-    """Where a method fails since it is given something other than an observation, raises for that.
+    """If a method fails because its argument is not an observation, raises an error that says so.
 
     Args:
-        obs: What it is given.
+        obs: The argument.
         expected: One observation, as shapes.
-        batches: Whether it also takes a batch of observations.
+        batches: Whether the method also takes a batch of observations.
         method: Its name.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Rollouts: their data, and acting in environments by the hooks of an agent."""
+"""Rollouts: their data, and how they are collected with an agent's hooks."""
 
 import functools
 import math
@@ -45,15 +45,15 @@ class Transition(NamedTuple):
         reward: Reward received.
         next_obs: True successor of `obs`, before any reset.
         terminated: Whether `next_obs` is terminal.
-        truncated: Whether the episode was cut after this step.
+        truncated: Whether the episode was truncated after this step.
         next_value: Value of `next_obs`.
         advantage: Advantage of `action`.
         target: Return that the critic is fitted to.
         carry: Memory of the policy before the step; `()` if it has none.
         critic_carry: Memory of the critic before the step, once values are known; `()` if it has none.
-        info: The entries of the environment's info that the configuration names in `final_info` and
+        info: The entries of the environment's info named in the configuration's `final_info` and
             `summed_info`.
-        extra: Further arrays of a subclass, such as rewards of its own, by name.
+        extra: Additional arrays of a subclass by name, such as its own rewards.
     """
 
     obs: PyTree
@@ -110,12 +110,12 @@ class ReturnInput(NamedTuple):
 
 
 class Sequence(NamedTuple):
-    """Observations in order, as a network with a memory learns from them.
+    """A sequence of observations, for a network with a memory.
 
     Attributes:
         obs: Observations, time first.
-        carry: The memory before the first step, with an axis of time of length 1.
-        first: Whether a new episode starts at the step.
+        carry: The memory before the first step, with a time axis of length 1.
+        first: Whether a new episode starts at each step.
     """
 
     obs: PyTree
@@ -124,11 +124,11 @@ class Sequence(NamedTuple):
 
 
 def to_learn_from(traj: Transition, carry: PyTree) -> PyTree:
-    """The observations of a rollout in the form in which a network learns from them.
+    """The observations of a rollout, as inputs of a network's loss.
 
     Args:
         traj: The rollout, shaped `(time, environments, ...)`.
-        carry: The memories of the network before its steps, time first; `()` if it has none.
+        carry: The network's memories before the steps, time first; `()` if it has none.
 
     Returns:
         A pytree shaped `(time, environments, ...)`: a `Sequence` if the network has a memory.
@@ -140,9 +140,9 @@ def to_learn_from(traj: Transition, carry: PyTree) -> PyTree:
 
 
 def starts(over: Bool[Array, "time environments"]) -> Bool[Array, "time environments"]:
-    """Whether an episode starts at a step of a rollout, from whether one ends after it.
+    """Whether an episode starts at each step of a rollout, given whether one ends after each step.
 
-    Before such a step the memory is to be reset. The first step goes on from the memory of the runner.
+    The memory is reset before such a step. The first step continues from the runner's memory.
     """
     return jnp.concatenate([jnp.zeros_like(over[:1]), over[:-1]])
 
@@ -152,7 +152,7 @@ def outputs_of(network: TrainState, inputs: PyTree) -> PyTree:
 
     Args:
         network: State of its training.
-        inputs: Sequences, with a leading axis, for a network with a memory; samples for one without.
+        inputs: Sequences, with a leading axis, for a network with a memory; samples otherwise.
 
     Returns:
         The outputs, samples first.
@@ -168,7 +168,7 @@ def outputs_of(network: TrainState, inputs: PyTree) -> PyTree:
 
 
 def by_environment(rollout: PyTree) -> PyTree:
-    """A rollout as the elements that are dealt to minibatches: the sequences of environments.
+    """Reshapes a rollout so that minibatches draw whole environments.
 
     Args:
         rollout: Pytree shaped `(time, environments, ...)`.
@@ -180,7 +180,7 @@ def by_environment(rollout: PyTree) -> PyTree:
 
 
 def samples(minibatch: PyTree) -> PyTree:
-    """The steps of all sequences one after another, except for a `Sequence`, which stays.
+    """Concatenates the steps of all sequences, but leaves a `Sequence` as it is.
 
     Args:
         minibatch: Pytree shaped `(sequences, time, ...)`.
@@ -196,22 +196,22 @@ def samples(minibatch: PyTree) -> PyTree:
 
 
 def is_sequence(x: object) -> bool:
-    """Whether something is a `Sequence`, a leaf of what losses are given."""
+    """Whether an input of a loss is a `Sequence`."""
     return isinstance(x, Sequence)
 
 
 Weights = Float[Array, "..."] | None
-"""1 for each actor that is still playing and 0 for one that has left; `None` if none leaves early."""
+"""1 for each actor that still plays, 0 for one that has left; `None` if no actor leaves early."""
 
 
 def playing(obs: PyTree) -> Weights:
-    """Weights of actors.
+    """Weights of actors: 1 while they play.
 
     Args:
-        obs: Observations with any leading axes; or the sequences of a minibatch.
+        obs: Observations with any leading axes, or the sequences of a minibatch.
 
     Returns:
-        The weights, with the same leading axes; samples first for sequences.
+        The weights, with the same leading axes, or samples first for sequences.
     """
     if isinstance(obs, Sequence):
         return samples(playing(obs.obs))
@@ -222,7 +222,7 @@ def playing(obs: PyTree) -> Weights:
 # Acting.
 
 _MOST_NOISE = 64
-"""The most random numbers that are drawn ahead for each step of an environment, to save memory."""
+"""Maximum random numbers drawn ahead per environment step, to save memory."""
 
 Distribution = Any
 """An [`ops.Distribution`][jaxagents.ops.Distribution], or an object with the same methods."""
@@ -231,7 +231,7 @@ DRAWING_HOOKS = ("_sample_actions", "_log_prob", "_entropy")
 
 
 class HooksDistribution(ops.Distribution):
-    """The distribution of actions that the hooks of an agent describe, one for each of its methods.
+    """The distribution of actions defined by an agent's hooks, one per method.
 
     Attributes:
         network: State of the actor's training.
@@ -265,16 +265,16 @@ class HooksDistribution(ops.Distribution):
 def distribution_at(
     agent: "OnPolicyBase", actor: TrainState, carry: PyTree, obs: PyTree
 ) -> tuple[PyTree, Distribution]:
-    """The distribution of actions at one observation, from the hooks that an agent gives.
+    """The distribution of actions for one observation, from the hooks that an agent overrides.
 
     Args:
         agent: The agent.
         actor: State of the actor's training.
-        carry: The memory; `()` if the actor remembers nothing.
+        carry: The memory; `()` if the actor has none.
         obs: The observation.
 
     Returns:
-        The memory afterwards, and the distribution.
+        The new memory, and the distribution.
     """
     if remembers(actor.model_def):
         carry, output = step(actor, carry, obs)
@@ -287,7 +287,7 @@ def distribution_at(
 def log_probs_of_rollout(
     agent: "OnPolicyBase", actor: TrainState, traj: Transition
 ) -> Float[Array, "time environments *actors"]:
-    """Log-probabilities of the actions of a rollout under an actor, in nats."""
+    """Log-probabilities, in nats, of a rollout's actions under an actor."""
 
     def of_environment(carry: PyTree, traj: Transition, first: Array) -> Array:
         if remembers(actor.model_def):
@@ -307,7 +307,7 @@ def log_probs_of_rollout(
 def keys_of_update(
     config: OnPolicyConfig, rng: Key[Array, ""]
 ) -> tuple[Key[Array, ""], Key[Array, ""], Key[Array, "epochs n_groups"]]:
-    """The random keys of the next runner, of a rollout, and of the epochs that learn from it."""
+    """Random keys of the next runner, of a rollout, and of the epochs that learn from it."""
     shape = max(config.actor_epochs, config.critic_epochs), config.n_groups
     rngs = jax.random.split(rng, 2 + math.prod(shape))
     return rngs[0], rngs[1], rngs[2:].reshape(shape)
@@ -319,8 +319,8 @@ def collect(
     """Takes `rollout_length` steps in every compiled environment; see `OnPolicyBase._collect`.
 
     Raises:
-        TypeError: `_rollout_environment` gives no environment.
-        ValueError: Its states or observations are structured otherwise than the agent's own.
+        TypeError: `_rollout_environment` does not return an environment.
+        ValueError: Its states or observations differ in structure from those of the agent's own.
     """
     next_rng, rng, rngs_of_epochs = keys_of_update(agent.config, runner.rng)
     actor = runner.actor_training
@@ -362,16 +362,16 @@ def collect(
 
 
 def drawing(agent: "OnPolicyBase", actor: TrainState) -> tuple[Callable, Callable]:
-    """The halves of acting at random: random numbers for many steps at once, and actions of them.
+    """Splits sampling of actions into drawing noise for many steps, and acting on it.
 
     Args:
         agent: The agent.
         actor: State of the actor's training.
 
     Returns:
-        A function that maps a random key and a shape to so many draws, and one that maps a draw, a
-        memory and one observation to the memory afterwards, an action and its log-probability. A draw is
-        the noise of the distribution if that is few numbers, and otherwise a key.
+        A function that maps a random key and a shape to an array of draws, and one that maps a draw, a
+        memory and one observation to the new memory, an action and its log-probability. A draw is
+        the noise of the distribution if that is small, and otherwise a key.
     """
     distribution_of = functools.partial(distribution_at, agent, actor)
     one = initial_carry(actor.model_def), agent._observation
@@ -390,7 +390,7 @@ def drawing(agent: "OnPolicyBase", actor: TrainState) -> tuple[Callable, Callabl
 
 
 def collection_on_host(agent: "OnPolicyBase") -> HostCollection:
-    """How an agent plays and learns where environments are stepped on the host.
+    """How an agent plays and learns if environments are stepped on the host.
 
     Args:
         agent: The agent.

@@ -1,4 +1,4 @@
-"""The configurations of agents, and the hyperparameters that families of them share."""
+"""Configurations of agents, and hyperparameters shared by families of agents."""
 
 import dataclasses
 import functools
@@ -36,50 +36,49 @@ __all__ = [
 ]
 
 Sharing = Literal["separate", "shared", "torso"]
-"""Parameters that networks of several actors share: none, all, or the hidden layers."""
+"""Parameters shared by the networks of several actors: none, all, or the hidden layers."""
 ConfigT = TypeVar("ConfigT", bound=Config)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class OnPolicyConfig(Config):
-    """Base of the configurations of on-policy agents.
+    """Base class of the configurations of on-policy agents.
 
     Attributes:
         batch_size: Number of parallel environments (elsewhere `num_envs`).
-        rollout_length: Steps taken in each environment before an update (elsewhere `num_steps`).
-        minibatch_size: Size of a minibatch, counted in environments: it holds `minibatch_size *
-            rollout_length` samples. Divides `batch_size`; `None` takes all.
-        minibatches_per_epoch: Number of minibatches, if it is not `batch_size / minibatch_size`, such as
-            more than there are environments. Divides the number of samples; with a memory, that of
-            environments.
+        rollout_length: Steps taken in each environment per update (elsewhere `num_steps`).
+        minibatch_size: Number of environments per minibatch, which then holds `minibatch_size *
+            rollout_length` samples. Must divide `batch_size`; `None` takes all.
+        minibatches_per_epoch: Number of minibatches per epoch, in place of `minibatch_size`; it may
+            exceed the number of environments. Must divide the number of samples, or, with a memory,
+            the number of environments.
         actor_epochs: Passes over the samples for the actor.
         critic_epochs: Passes over the samples for the critic.
-        actor_network: A `flax.linen` module, or a module class or other function that is called
-            with this configuration to make one. `None` takes a default network.
-        critic_network: As `actor_network`, for the value.
-        trunk: A network of observations, as `actor_network`, whose output both networks are given
-            in their place. It is trained with the actor, by the losses of both. Default networks behind
-            it are single layers. `None` for none: actor and critic have nothing in common.
-        memory: The recurrent cell of default networks, between their two layers: `"gru"`, `"lstm"`, or
-            `"min_gru"`, whose steps are computed side by side. `None` gives them no memory.
-        memory_size: Number of units of the cell.
-        network_sharing: The parameters that the default networks of several actors have in common:
-            `"separate"` none, `"shared"` all, `"torso"` the hidden layers, so that each actor
-            has only a last layer of its own. A centralised critic is one network anyhow.
-        optimizer: Any function that makes an optax optimizer, `functools.partial` included. It is
-            given those fields of the `OptimizerParams` that it takes as arguments and that no
-            partial fixes.
-        channels_first: Whether images have their channels first, (channels, height, width), as PyTorch
-            has them; default networks then see them last. `None` takes them to be last, and warns about
-            shapes that look otherwise.
-        squash_actions: How agents with a ready-made policy keep box actions inside their bounds:
-            `True` squashes a Gaussian by tanh, `False` clips it.
-        normalise_observations: Whether networks are given observations of zero mean and unit variance,
-            by running statistics that they carry with their parameters. Images stay as they are.
-        normalise_rewards: Whether agents learn from rewards in units of the standard deviation of
-            returns. Metrics and evaluations show the true ones.
-        normalise_values: Whether the critic learns returns of zero mean and unit variance, by running
-            statistics. Advantages are computed from the true ones.
+        actor_network: A `flax.linen` module, or a class or function that makes one from this
+            configuration. `None` takes a default network.
+        critic_network: Like `actor_network`, for the value.
+        trunk: Like `actor_network`, a network that maps observations to features for actor and critic.
+            It is trained with the actor, on both losses. Default networks behind it are single layers.
+            `None` for no trunk: actor and critic share nothing.
+        memory: Recurrent cell of the default networks, between their two layers: `"gru"`, `"lstm"`, or
+            `"min_gru"`, whose steps are computed in parallel. `None` for no memory.
+        memory_size: Number of units of the recurrent cell.
+        network_sharing: Parameters that the default networks of several actors share: `"separate"`
+            none, `"shared"` all, `"torso"` the hidden layers, so that each actor has only its own last
+            layer. A centralised critic is always one network.
+        optimizer: Any function that makes an optax optimizer, including a `functools.partial`. It
+            receives the fields of `OptimizerParams` that it accepts and that no partial fixes.
+        channels_first: Whether images have their channels first, (channels, height, width), as in
+            PyTorch; default networks then move them last. `None` assumes that they are last, and warns
+            if their shape suggests otherwise.
+        squash_actions: How the built-in policy keeps continuous actions within their bounds: `True`
+            squashes a Gaussian with tanh, `False` clips it.
+        normalise_observations: Whether networks see observations normalised to zero mean and unit
+            variance, by running statistics stored with their parameters. Images are left as they are.
+        normalise_rewards: Whether agents learn from rewards divided by the standard deviation of
+            returns. Metrics and evaluations show the original rewards.
+        normalise_values: Whether the critic learns returns normalised to zero mean and unit variance,
+            by running statistics. Advantages are computed from the original values.
     """
 
     batch_size: int = checked(16, positive)
@@ -130,7 +129,7 @@ class OnPolicyConfig(Config):
         check_divides(f"{name}.n_groups", self.n_groups, size, what)
 
     def _check_networks(self) -> None:
-        """Raises if fields exclude each other, or are of default networks where there are none."""
+        """Raises if fields exclude each other, or configure default networks that are not used."""
         name, memory, sharing = type(self).__name__, self.memory, self.network_sharing
         are_given = self.actor_network is not None and self.critic_network is not None
         has_trunk, both = self.trunk is not None, "actor_network and critic_network are both given"
@@ -172,31 +171,31 @@ class OnPolicyConfig(Config):
 
     @property
     def n_minibatches(self) -> int:
-        """Number of minibatches of an epoch."""
+        """Number of minibatches per epoch."""
         if self.minibatches_per_epoch is not None:
             return self.minibatches_per_epoch
         return 1 if self.minibatch_size is None else self.batch_size // self.minibatch_size
 
     @property
     def samples_of_minibatch(self) -> int:
-        """Number of samples of a minibatch."""
+        """Number of samples per minibatch."""
         return self.batch_size * self.rollout_length // self.n_minibatches
 
 
 class PlayingHyperparameters(Hyperparameters):
-    """Base of the hyperparameters of agents that learn by playing.
+    """Base class of the hyperparameters of agents that learn by playing.
 
     Attributes:
-        env_params: Parameters of the environment by name, in place of the ones that the agent was made
-            with: numbers, arrays of them for `sweep` and `jax.vmap`, schedules, or functions of the
-            update step.
+        env_params: Environment parameters by name, replacing those that the agent was made with:
+            numbers, arrays of them for `sweep` and `jax.vmap`, schedules, or functions of the update
+            step.
     """
 
     env_params: Mapping[str, Traced] = struct.field(default_factory=dict, kw_only=True)
 
 
 class OnPolicyHyperparameters(PlayingHyperparameters):
-    """Base of the traced hyperparameters of on-policy agents.
+    """Base class of the traced hyperparameters of on-policy agents.
 
     Attributes:
         gamma: Discount.
@@ -213,21 +212,21 @@ class OnPolicyHyperparameters(PlayingHyperparameters):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LearnerAgentConfig(Config):
-    """Base of the configurations of agents around a learner.
+    """Base class of the configurations of agents around a learner.
 
     Attributes:
         n_steps: Number of updates that `train` makes.
-        eval_frequency: Number of update steps between evaluations.
-        minibatch_size: Number of transitions that a gradient step learns from.
-        gradient_steps: Number of gradient steps of an update step.
-        normalise_observations: Whether networks are given observations of zero mean and unit variance,
-            by statistics that they carry with their parameters. Images stay as they are.
-        channels_first: Whether images have their channels first, (channels, height, width), as PyTorch
-            has them; default networks and `encoder` then see them last. `None` takes them to be last,
-            and warns about shapes that look otherwise.
-        memory: The recurrent cell of default networks, behind their first layer: `"gru"`, `"lstm"`, or
-            `"min_gru"`, whose steps are computed side by side. `None` gives them no memory.
-        memory_size: Number of units of the cell.
+        eval_frequency: Number of updates between evaluations.
+        minibatch_size: Number of transitions per gradient step.
+        gradient_steps: Number of gradient steps per update.
+        normalise_observations: Whether networks see observations normalised to zero mean and unit
+            variance, by statistics stored with their parameters. Images are left as they are.
+        channels_first: Whether images have their channels first, (channels, height, width), as in
+            PyTorch; default networks and `encoder` then see them last. `None` assumes that they are
+            last, and warns if their shape suggests otherwise.
+        memory: Recurrent cell of the default networks, after their first layer: `"gru"`, `"lstm"`, or
+            `"min_gru"`, whose steps are computed in parallel. `None` for no memory.
+        memory_size: Number of units of the recurrent cell.
     """
 
     n_steps: int = 50_000
@@ -240,7 +239,7 @@ class LearnerAgentConfig(Config):
     memory_size: int = checked(64, positive)
 
     has_default_networks: ClassVar[bool]
-    """Whether no network is the user's own, as the configuration of the learner says."""
+    """Whether the learner's configuration has no custom network."""
 
     shared_out: ClassVar[tuple[str, ...]] = ("minibatch_size", "n_groups")
 
@@ -266,18 +265,18 @@ class LearnerAgentConfig(Config):
 
     @property
     def has_memory(self) -> bool:
-        """Whether a network has a memory."""
+        """Whether any network has a memory."""
         given = [network for network in self._networks.values() if network is not None]
         return self.memory is not None or any(map(remembers, given))
 
     @property
     def _networks(self) -> dict[str, nn.Module | None]:
-        """The user's own networks, by fields, `None` for default ones."""
+        """Custom networks by field, `None` for default ones."""
         names = [field.name for field in dataclasses.fields(self)]
         return {name: getattr(self, name) for name in names if name.endswith("_network")}
 
     def amount(self, n_updates: int) -> str:
-        """The environment steps and gradient steps that updates amount to, in words."""
+        """Describes how many environment steps and gradient steps the updates make."""
         total = counted(n_updates * self.gradient_steps, "gradient step")
         if self.steps_per_update:
             return f"{super().amount(n_updates)} and {total}"
@@ -287,15 +286,15 @@ class LearnerAgentConfig(Config):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class SequencesConfig(LearnerAgentConfig):
-    """Base of the configurations of agents that learn from transitions, or with a memory from sequences.
+    """Base class of configurations of agents that learn from transitions or, with a memory, sequences.
 
     With a memory, a gradient step learns from `minibatch_size / sequence_length` sequences.
 
     Attributes:
-        sequence_length: With a memory, number of steps of the sequences that are learned from. Divides
+        sequence_length: With a memory, number of steps per training sequence. Must divide
             `minibatch_size`.
-        burn_in: Number of steps at the start of each sequence that only bring the memory up to date:
-            nothing is learned from them.
+        burn_in: Number of steps at the start of each sequence that only warm up the memory and do not
+            contribute to the loss.
     """
 
     sequence_length: int = checked(16, positive)
@@ -321,11 +320,11 @@ class SequencesConfig(LearnerAgentConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class OfflineAgentConfig(SequencesConfig):
-    """Base of the configurations of agents that learn from the rewards of a dataset.
+    """Base class of the configurations of agents that learn from the rewards of a dataset.
 
     Attributes:
-        normalise_rewards: Whether rewards are multiplied by the length of the dataset's longest episode,
-            and divided by the difference between the highest and the lowest return.
+        normalise_rewards: Whether to multiply rewards by the length of the longest episode in the
+            dataset, and divide them by the difference between its highest and lowest return.
     """
 
     normalise_rewards: bool = False
@@ -333,30 +332,29 @@ class OfflineAgentConfig(SequencesConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class OffPolicyConfig(SequencesConfig):
-    """Base of the configurations of off-policy agents.
+    """Base class of the configurations of off-policy agents.
 
-    One update step takes `rollout_length` steps in each of `batch_size` environments, stores them in
-    the replay buffer, and makes `gradient_steps` gradient steps, each on `minibatch_size` transitions
-    drawn from it.
+    One update takes `rollout_length` steps in each of `batch_size` environments, stores them in the
+    replay buffer, and makes `gradient_steps` gradient steps, each on `minibatch_size` transitions
+    sampled from it.
 
     Attributes:
         batch_size: Number of parallel environments (elsewhere `num_envs`).
-        rollout_length: Steps taken in each environment before learning from them.
+        rollout_length: Steps taken in each environment per update.
         buffer_size: Number of transitions that the replay buffer holds; a multiple of `batch_size`.
-        learning_starts: Number of transitions collected by random actions before the first update,
+        learning_starts: Number of transitions collected with random actions before the first update,
             rounded up to whole steps of all environments.
-        n_step_returns: Number of steps over which rewards are summed before the value of the successor
-            is taken.
-        prioritised_replay: Whether transitions are drawn in proportion to their last
+        n_step_returns: Number of steps whose rewards are summed before bootstrapping.
+        prioritised_replay: Whether to sample transitions in proportion to their last
             temporal-difference errors (Schaul et al., 2016, "Prioritized experience replay"), instead
             of uniformly; with a memory, sequences in proportion to the errors of their steps.
-        normalise_rewards: Whether agents learn from rewards in units of the standard deviation of
-            returns. The replay buffer, metrics and evaluations have the true ones.
-        checkpoint_buffer: Whether checkpoints hold the replay buffer. Without it they are small, but a
-            training that goes on from one has to fill a new buffer first, which changes its results.
-        buffer_on_host: Whether the replay buffer lies in the memory of the host, for one that does not
-            fit into an accelerator's; batches are copied from there. Only for environments that are
-            stepped on the host, without `prioritised_replay`, and not saved in checkpoints.
+        normalise_rewards: Whether agents learn from rewards divided by the standard deviation of
+            returns. The replay buffer, metrics and evaluations hold the original rewards.
+        checkpoint_buffer: Whether checkpoints include the replay buffer. Without it they are small, but
+            a run that continues from one must first refill its buffer, which changes its results.
+        buffer_on_host: Whether to keep the replay buffer in host memory, if it does not fit on the
+            accelerator; batches are copied from there. Only for environments that are stepped on the
+            host, without `prioritised_replay`, and not saved in checkpoints.
     """
 
     batch_size: int = checked(8, positive)
@@ -417,10 +415,10 @@ class OffPolicyConfig(SequencesConfig):
 
 
 def annealed(config: ConfigT) -> ConfigT:
-    """A configuration with Adam, whose learning rate falls linearly to zero over `config.n_steps`.
+    """A configuration with Adam and a learning rate that decays linearly to zero over `config.n_steps`.
 
-    A network that takes fewer gradient steps than the others, such as the policy of TD3, keeps a part of
-    its rate.
+    A network that takes fewer gradient steps than the others, such as the policy of TD3, does not reach
+    zero.
 
     Args:
         config: The configuration of an agent.
@@ -429,7 +427,7 @@ def annealed(config: ConfigT) -> ConfigT:
         A copy with another optimizer.
 
     Raises:
-        TypeError: The configuration is of another kind.
+        TypeError: `config` is not the configuration of an agent.
     """
     if isinstance(config, OnPolicyConfig):
         n_epochs = max(config.actor_epochs, config.critic_epochs)

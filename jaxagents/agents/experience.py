@@ -1,4 +1,4 @@
-"""Experience: the transitions that agents with a replay buffer collect, and what they note of them."""
+"""Collecting transitions for a replay buffer, with statistics of rewards and observations."""
 
 import functools
 from collections.abc import Callable
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from jaxagents.agents.off_policy import OffPolicyBase
 
 Explore = Callable[[Key[Array, ""], Learner, PyTree, Float[Array, ""]], Array]
-"""Draws actions, given a random key, the learner, what it sees and the number of steps made before."""
+"""Draws actions, given a random key, the learner, observations and the number of steps so far."""
 
 
 class Experience(NamedTuple):
-    """Outcomes of steps in all environments, time first.
+    """Results of steps in all environments, time first.
 
     Attributes:
-        nonfinite: Whether what each environment gave was not finite; after all steps, whether any was.
-        seen: The parts of transitions that statistics are made of.
+        nonfinite: Whether each environment returned non-finite numbers, per step or over all steps.
+        seen: The parts of transitions that statistics are computed from.
     """
 
     nonfinite: Flags
@@ -46,8 +46,8 @@ class UpdateKeys(NamedTuple):
     """Random keys of an update.
 
     Attributes:
-        next_runner: The key of the runner after it.
-        steps: Keys of the steps in all environments; the first of each is for their actions.
+        next_runner: The key of the next runner.
+        steps: Keys of the steps in all environments; the first of each row is for the actions.
         gradient_steps: Keys of the gradient steps.
     """
 
@@ -59,13 +59,13 @@ class UpdateKeys(NamedTuple):
 def keys_of_update(
     config: OffPolicyConfig, rng: Key[Array, ""], n_steps: int, n_gradient_steps: int
 ) -> UpdateKeys:
-    """The random keys of an update.
+    """Splits the random keys of an update.
 
-    They are drawn at once: on a CPU, a draw takes about as long as a step of a small environment.
+    One split makes them all: on a CPU, a split takes about as long as a step of a small environment.
 
     Args:
         config: Configuration of the agent.
-        rng: The key of the runner before it.
+        rng: The key of the runner before the update.
         n_steps: Number of steps in each environment.
         n_gradient_steps: Number of gradient steps.
 
@@ -84,16 +84,16 @@ def collect(
     rngs: Key[Array, "steps keys"],
     explore: Explore,
 ) -> tuple[OffPolicyRunner, Experience]:
-    """Takes steps in every compiled environment.
+    """Takes steps in every compiled environment, and stores them in the replay buffer.
 
     Args:
         agent: The agent.
-        runner: The runner before them.
+        runner: The runner before the steps.
         rngs: Random keys of the steps.
         explore: Draws the actions.
 
     Returns:
-        The runner after them, whose replay buffer has the transitions, and what they gave.
+        The runner after the steps, and their results.
     """
     n_envs, learner = agent.config.batch_size, runner.learner
     n_before = runner.update_step.astype(jnp.float32) * (agent.config.rollout_length * n_envs)
@@ -130,7 +130,7 @@ def act(
     obs: PyTree,
     n_steps: Float[Array, ""],
 ) -> tuple[PyTree, Array]:
-    """The memories after observations of all environments, and the actions to take there."""
+    """Draws the actions for observations of all environments; also returns the new memories."""
     seen = agent._seen(carry, obs)
     units = explore(rng, learner, seen, n_steps)
     hooks, zero = f"{type(agent).__name__}._explore and _act_randomly", agent._units.zero
@@ -149,7 +149,7 @@ def act(
 def transitions(
     obs: PyTree, actions: PyTree, step: Timestep | HostRollout, carry: PyTree
 ) -> dict[str, PyTree]:
-    """Transitions as the replay buffer holds them, shaped as their parts are."""
+    """Transitions by the keys of the replay buffer; shapes are left as they are."""
     return {
         "observations": obs,
         "actions": actions,
@@ -164,7 +164,7 @@ def transitions(
 def seen_of(
     config: OffPolicyConfig, learner: Learner, rows: dict[str, PyTree]
 ) -> dict[str, PyTree]:
-    """The parts of transitions that statistics are made of."""
+    """The parts of transitions that statistics are computed from."""
     observations = ("observations",) if learner.observes else ()
     rewards = ("rewards", "ends") if config.normalise_rewards else ()
     return {key: rows[key] for key in (*observations, *rewards)}
@@ -173,7 +173,7 @@ def seen_of(
 def with_returns(
     config: OffPolicyConfig, runner: OffPolicyRunner, seen: dict[str, PyTree]
 ) -> OffPolicyRunner:
-    """The runner whose statistics of returns have further rewards in them, if it has any."""
+    """Adds rewards to a runner's statistics of returns, if it has any."""
     if not config.normalise_rewards:
         return runner
     gamma, replicated = runner.hyperparams.gamma, config.replicated_updates
@@ -183,7 +183,7 @@ def with_returns(
 def after_observing(
     agent: "OffPolicyBase", runner: OffPolicyRunner, played: Experience
 ) -> OffPolicyRunner:
-    """The runner whose networks have observed more, if they have statistics of observations."""
+    """Adds observations to the running statistics of a runner's networks, if they have any."""
     if not runner.learner.observes:
         return runner
     observed = sharding.in_one_order(played.seen["observations"], agent.config.replicated_updates)
@@ -191,7 +191,7 @@ def after_observing(
 
 
 def empty_buffer(agent: "OffPolicyBase") -> DeviceBuffer:
-    """A replay buffer for transitions in the environment's units, without any.
+    """An empty replay buffer for transitions in the environment's units.
 
     Args:
         agent: The agent.
@@ -225,10 +225,10 @@ _end_episodes = jit_in_place(DeviceBuffer.end_episodes)
 
 
 def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
-    """Splits an update of an agent into the parts between steps of environments on the host.
+    """Splits an agent's update into parts that run between steps of environments on the host.
 
-    The gradient steps of an update learn from the transitions before its own, so that the device makes
-    them while the environments take a step.
+    The gradient steps learn from the transitions of earlier updates, so that the device computes them
+    while the environments step.
 
     Args:
         agent: The agent.
@@ -239,7 +239,7 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
     config, n_envs, n_steps = agent.config, agent.config.batch_size, agent.config.rollout_length
 
     def keys_of(rng: Key[Array, ""]) -> tuple[Key[Array, ""], Key[Array, ""], Key[Array, ""]]:
-        """The keys of the next runner, of the steps, and of the gradient steps."""
+        """Keys of the next runner, of the steps, and of the gradient steps."""
         rngs = jax.random.split(rng, 3)
         return rngs[0], rngs[1], rngs[2]
 

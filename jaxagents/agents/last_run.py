@@ -1,4 +1,4 @@
-"""The last run of an agent, and checks of runners and metrics to go on from."""
+"""The last run of an agent, and checks of runners and metrics to continue from."""
 
 import contextlib
 import warnings
@@ -24,20 +24,20 @@ _AS_BEFORE = (
 
 
 class LastRun(Generic[RunnerT]):
-    """The runner and the metrics of an agent's last run. Nothing else about an agent changes.
+    """The runner and metrics of an agent's last run, the only part of an agent that changes.
 
     Attributes:
-        runner: Its runner; `None` if there is no run.
+        runner: The runner; `None` if there is no run.
     """
 
     def __init__(self) -> None:
-        """Remembers nothing yet."""
+        """Starts without a run."""
         self.runner: RunnerT | None = None
         self._metrics: Metrics | None = None
         self._n_updates: int | None = None
 
     def note(self, runner: RunnerT, metrics: Metrics, n_updates: int | None) -> None:
-        """Takes a runner and its metrics; see `Agent.collect_training`."""
+        """Stores a runner and its metrics; see `Agent.collect_training`."""
         check_single(runner)
         if not isinstance(metrics, Mapping):
             raise TypeError(
@@ -55,12 +55,12 @@ class LastRun(Generic[RunnerT]):
                 "metrics must come from one training, with 'update_step' of shape (points,), got one "
                 f"of {shape}: select one with jax.tree.map(lambda x: x[i], (runner, metrics))."
             )
-        copies = jax.tree.map(np.array, metrics)  # the caller may change its own
+        copies = jax.tree.map(np.array, metrics)  # the caller may change theirs
         self.runner, self._metrics, self._n_updates = runner, copies, n_updates
 
     @property
     def usable_runner(self) -> RunnerT:
-        """Its runner, whose arrays are there.
+        """The runner.
 
         Raises:
             RuntimeError: There is no run.
@@ -72,18 +72,18 @@ class LastRun(Generic[RunnerT]):
                 "This agent has not been trained: call train or restore first, or collect_training "
                 "with the results of a compiled train."
             )
-        if is_used_up(runner.update_step):  # as all of its arrays are, which takes longer to ask
+        if is_used_up(runner.update_step):  # checking all arrays takes longer
             check_not_used_up(runner)
         return runner
 
     @property
     def metrics(self) -> Metrics | None:
-        """A copy of its metrics, which begin with the runs before it."""
+        """A copy of the metrics, including those of the runs that it continued."""
         return None if self._metrics is None else jax.tree.map(np.array, self._metrics)
 
     @property
     def n_updates(self) -> int:
-        """Number of updates behind its runner; zero if there is no run."""
+        """Number of updates that the runner has made; zero if there is no run."""
         if self.runner is None or self._n_updates is not None:
             return self._n_updates or 0
         runner: Any = self.usable_runner
@@ -91,16 +91,16 @@ class LastRun(Generic[RunnerT]):
 
     @property
     def is_evaluated(self) -> bool:
-        """Whether the last point of the metrics is after the last update, and not before it."""
+        """Whether the metrics end with an evaluation after the last update."""
         metrics = self.metrics
         return bool(metrics) and metrics["update_step"][-1] == self.n_updates
 
     def metrics_until(self, runner: Any, agent: Behaviour) -> Metrics | None:
-        """The metrics that a training of an agent goes on with from a runner, if they are known.
+        """The metrics to continue when training from a runner; `None` if they are not known.
 
         Raises:
-            TypeError: It is no runner of such an agent.
-            ValueError: It is used up or does not fit, or the metrics do not.
+            TypeError: The runner belongs to another class of agents.
+            ValueError: The runner is used up, or the runner or the metrics do not fit the agent.
         """
         last = self.runner
         if runner is not last:
@@ -124,7 +124,7 @@ class LastRun(Generic[RunnerT]):
 
 
 def select_run(runs: object, index: tuple[int, ...]) -> tuple[Any, Metrics]:
-    """One run out of many; see `Agent.select`."""
+    """Selects one run out of many; see `Agent.select`."""
     if not isinstance(runs, tuple):
         raise TypeError(
             "select takes what sweep or jax.vmap(agent.train) returned, and then positions, as in "
@@ -144,7 +144,7 @@ def select_run(runs: object, index: tuple[int, ...]) -> tuple[Any, Metrics]:
 
 
 def check_single(runner: Any) -> None:
-    """Raises if something is no runner of any agent, or a stack of several."""
+    """Raises unless the argument is a single runner, not a stack of several."""
     if not hasattr(runner, "update_step"):
         hint = f": {_RESULT}" if isinstance(runner, tuple) else ", such as train and start return"
         raise TypeError(f"A runner is needed{hint}, got a {type(runner).__name__}.")
@@ -156,7 +156,7 @@ def check_single(runner: Any) -> None:
 
 
 def check_not_used_up(runner: PyTree) -> None:
-    """Raises if something is no runner of one training, or the arrays of a runner are deleted."""
+    """Raises unless the argument is a single runner whose arrays have not been donated."""
     check_single(runner)
     if is_used_up(runner):
         raise ValueError(
@@ -171,7 +171,7 @@ def fresh_runner(agent: Behaviour[Any, Any, RunnerT], hyperparams: object) -> Ru
 
     Args:
         agent: The agent.
-        hyperparams: Hyperparameters; the default ones where these are of another class.
+        hyperparams: Hyperparameters; if they have another class, the defaults are used.
 
     Returns:
         The runner.
@@ -185,19 +185,19 @@ def fresh_runner(agent: Behaviour[Any, Any, RunnerT], hyperparams: object) -> Ru
 
 
 def check_fits(agent: Behaviour, runner: Any) -> None:
-    """Raises unless a runner is shaped as an agent's runners are.
+    """Raises unless a runner has the shapes of an agent's runners.
 
     Args:
         agent: The agent.
-        runner: The runner. Fields that are `None` were left out of a checkpoint, and are not compared.
+        runner: The runner. Fields that are `None` were left out of a checkpoint and are not compared.
 
     Raises:
-        TypeError: It is no runner, or one of another family of agents.
-        ValueError: It is a stack of several, or an array is missing, or of another shape; the error
-            names the first.
+        TypeError: It is not a runner, or belongs to another family of agents.
+        ValueError: It is a stack of several, or an array is missing or has another shape; the error
+            names the first such array.
     """
     if hasattr(runner, "update_step"):
-        check_single(runner)  # with the hyperparameters of several, no fresh runner can be made
+        check_single(runner)  # a stack's hyperparameters cannot make a fresh runner
     fresh: Any = fresh_runner(agent, getattr(runner, "hyperparams", None))
     name = repr(agent).strip("<>")
     if not isinstance(runner, type(fresh)):
@@ -224,9 +224,9 @@ def check_fits(agent: Behaviour, runner: Any) -> None:
 
 @contextlib.contextmanager
 def naming_misfits(agent: Behaviour, runner: Any) -> Iterator[None]:
-    """Where a step fails since a runner does not fit the agent, raises an error that says so.
+    """If a step fails because a runner does not fit the agent, raises an error that says so.
 
-    To compare the shapes of all arrays before each step would take longer than many steps.
+    Comparing all shapes before each step would often take longer than the step.
     """
     check_not_used_up(runner)
     try:
@@ -237,22 +237,22 @@ def naming_misfits(agent: Behaviour, runner: Any) -> Iterator[None]:
 
 
 def as_own(agent: Behaviour[Any, Any, RunnerT], runner: RunnerT) -> RunnerT:
-    """The arrays of a runner, in the networks and optimizers of an agent."""
+    """A runner with its own arrays, but an agent's networks and optimizers."""
     fresh: Any = fresh_runner(agent, runner.hyperparams)
     structure = jax.tree.structure(fresh.replace(info=runner.info))
     return jax.tree.unflatten(structure, jax.tree.leaves(runner))
 
 
 def check_same_metrics(agent: Behaviour, earlier: Metrics, runner: Any) -> None:
-    """Raises unless a training that goes on from a runner is evaluated as it was.
+    """Raises unless a run that continues from a runner is evaluated as before.
 
     Args:
         agent: The agent.
         earlier: Metrics so far, points first.
-        runner: The runner. The numbers that it reports are told anew by the next update.
+        runner: The runner. The metrics in its `info` are not compared: the next update renews them.
 
     Raises:
-        ValueError: It is evaluated otherwise.
+        ValueError: The evaluation differs.
     """
     fresh = fresh_runner(agent, runner.hyperparams)
     key = "metrics", jax.tree.structure(fresh)

@@ -1,4 +1,4 @@
-"""The base of agents around a learner, and of those among them that act by values."""
+"""Base classes of agents around a learner, including those that act by values."""
 
 import math
 from collections.abc import Mapping
@@ -52,10 +52,10 @@ ValueLearnerT = TypeVar("ValueLearnerT", bound=ValueLearner)
 
 
 class Units(NamedTuple):
-    r"""The units of actions, which for a learner are discrete, or in $[-1, 1]^n$ in place of a box.
+    r"""Conversion between an environment's actions and a learner's: discrete, or in $[-1, 1]^n$.
 
     Attributes:
-        space: The environment's space of actions.
+        space: The environment's action space.
     """
 
     space: Space
@@ -67,44 +67,43 @@ class Units(NamedTuple):
 
     @property
     def n_actions(self) -> int | None:
-        """Number of discrete actions."""
+        """Number of discrete actions; `None` if actions are continuous."""
         return int(self.space.n) if self.is_discrete else None
 
     @property
     def zero(self) -> Array:
-        """An action of the learner."""
+        """The learner's zero action."""
         if self.is_discrete:
             return jnp.zeros((), jnp.int32)
         return jnp.zeros(math.prod(self.space.shape), jnp.float32)
 
     def to_environment(self, actions: Array) -> Array:
-        """Actions of the environment, from actions of the learner."""
+        """Converts the learner's actions to the environment's."""
         if self.is_discrete:
             return actions
         actions = actions.reshape(*actions.shape[:-1], *self.space.shape)
         return units.from_unit(actions, self.space)
 
     def to_learner(self, actions: Array) -> Array:
-        """Actions of the learner, from actions of the environment."""
+        """Converts the environment's actions to the learner's."""
         if self.is_discrete:
             return actions
         batch = actions.shape[: actions.ndim - len(self.space.shape)]
         return units.to_unit(actions, self.space).reshape(*batch, -1)
 
     def within_bounds(self, actions: Array) -> Array:
-        """Actions of the learner, clipped to [-1, 1] in a box."""
+        """The learner's actions, clipped to [-1, 1] if they are continuous."""
         return actions if self.is_discrete else jnp.clip(actions, -1.0, 1.0)
 
 
 class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     r"""An agent whose networks and update rule are a [`Learner`][jaxagents.learners.learner.Learner].
 
-    A learner's actions are discrete, or lie in $[-1, 1]^n$, which stands for the environment's box.
+    A learner's actions are discrete, or lie in $[-1, 1]^n$, which is scaled to the environment's bounds.
 
-    A subclass names its learners, `_continuous_learner` and `_discrete_learner`, one for each kind of
-    actions that it takes. Its base gets the batches. Its configuration and hyperparameters inherit from
-    its learners' and are passed to them whole. Hooks of the update rule are methods of the
-    learner alone.
+    A subclass sets `_continuous_learner`, `_discrete_learner`, or both. Its base class provides the
+    batches. Its configuration and hyperparameters inherit from the learner's and are passed to it
+    unchanged. Hooks of the update rule are methods of the learner, not of the agent.
     """
 
     _config_type = LearnerAgentConfig
@@ -122,17 +121,17 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         return self._last.usable_runner.learner
 
     def policy(self, training: PyTree, obs: PyTree = None) -> Array:
-        """The greedy action: `policy(obs)` as trained, or `policy(learner, obs)`.
+        """The greedy action: `policy(obs)` of the trained learner, or `policy(learner, obs)`.
 
         Args:
             training: The learner; the observation, if that is the only argument.
             obs: One observation, or a batch of them.
 
         Returns:
-            One action, or as many.
+            One action, or a batch of them.
 
         Raises:
-            RuntimeError: The observation is alone, but the agent has not been trained.
+            RuntimeError: No learner is given, and the agent has not been trained.
             TypeError: The learner has a memory.
             ValueError: The observation does not fit the environment.
         """
@@ -157,10 +156,10 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     def act(
         self, training: Learner, carry: PyTree, obs: PyTree, rng: Key[Array, ""] | None = None
     ) -> tuple[PyTree, Array]:
-        """The action of the policy; see `Behaviour`.
+        """The policy's action; see `Behaviour`.
 
-        Drawn actions come from the learner's `sample_actions`: in DQN and its like, one in `epsilon` is
-        random.
+        Sampled actions come from the learner's `sample_actions`; in DQN and its variants they are
+        epsilon-greedy.
         """
         with naming_observations(obs, self._observation, batches=True):
             seen = self._seen(carry, obs)
@@ -171,7 +170,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
             return training.memory_after(seen), action
 
     def vital_arrays(self, runner: LearnerRunnerT) -> dict[str, PyTree]:
-        """The networks of the learner, with its optimizers; see `Behaviour`."""
+        """The learner's networks and optimizers; see `Behaviour`."""
         networks = runner.learner.replace(hyperparams=None, rng=None, n_updates=None)
         return {"the networks of the learner": networks}
 
@@ -207,7 +206,6 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
 
     @property
     def _units(self) -> Units:
-        """The units of actions."""
         return Units(self.episodes.action_space)
 
     def _create_learner(self, rng: Key[Array, ""], hyperparams: HyperparametersT) -> Learner:
@@ -219,12 +217,12 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         return learner.from_config(config, hyperparams, rng, example.replace(observations=seen))
 
     def _example(self) -> Example:
-        """An example of the data that the learner is made for, without memories."""
+        """Example data for making the learner, without memories."""
         obs = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), self._observation)
         return Example(obs, self._units.zero, n_actions=self._units.n_actions)
 
     def _learner_config(self) -> LearnerConfig:
-        """The agent's configuration, with default networks, and encoders, as its observations need."""
+        """The agent's configuration, with the default networks and encoders for its observations."""
         config: Any = self.config.updates()  # inherits from the learner's configuration too
         if config.memory is not None:
             cell = memory_cell(config.memory, config.memory_size)
@@ -237,7 +235,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         return config.replace(encoder=self._encoder(config.encoder))
 
     def _preprocessing(self) -> tuple[Part, ...]:
-        """How networks read the arrays of an observation; a single integer is left to themselves."""
+        """Preprocessing of each array of an observation; networks encode a single integer themselves."""
         episodes, obs = self.episodes, network_input(self._observation)
         if episodes.n_categories is not None:
             return (None,)
@@ -245,9 +243,9 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         return preprocessing(episodes.observation_space, obs, channels_first=first)
 
     def _encoder(self, given: nn.Module | None) -> nn.Module | None:
-        """The encoder, which sees observations as their space declares them; `None` if none is needed.
+        """The encoder, behind the preprocessing that observations need; `None` if none is needed.
 
-        A user's own encoder knows categories and the range of pixels by itself.
+        Custom encoders handle categories and the range of pixels themselves.
         """
         obs, parts = network_input(self._observation), self._preprocessing()
         if given is not None:
@@ -260,7 +258,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         return preprocessed(encoder or ObservationEncoder((1,)), parts)
 
     def _initial_memories(self) -> PyTree:
-        """The memories at the start of an episode, by the names of networks; `()` if none has one."""
+        """Memories at the start of an episode, by network; `()` if no network has one."""
         if not self.config.has_memory:
             return ()
         networks = {
@@ -271,7 +269,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         return {name: initial_carry(x) for name, x in networks.items() if remembers(x)}
 
     def _seen(self, carry: PyTree, obs: PyTree) -> PyTree:
-        """Observations as the learner is given them: with memories, if it has any."""
+        """Observations as the learner takes them: with memories, if it has any."""
         return Remembered(carry, obs) if self.config.has_memory else obs
 
     # Checks.
@@ -292,7 +290,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
             check_environment(self.episodes, action)
 
     def _check_axes_of_images(self) -> None:
-        """Raises or warns if networks of ours would take channels of images for another axis."""
+        """Raises or warns if built-in networks would read the wrong axis of images as channels."""
         config: Any = self.config
         is_default = config.has_default_networks or config.memory is not None
         check_channels_first(
@@ -304,7 +302,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         )
 
     def _check_action_space(self) -> None:
-        """Raises unless one of the learners takes the actions of the environment."""
+        """Raises unless one of the learners supports the environment's actions."""
         agent, environment = type(self).__name__, self.episodes.env.wording.environment
         space = self.episodes.action_space
         if space is None:
@@ -345,7 +343,7 @@ class ActionValues(
         return self._last.usable_runner.learner
 
     def q(self, obs: PyTree) -> Float[Array, "*batch n_actions"]:
-        """The values of all actions, as trained.
+        """The trained learner's values of all actions.
 
         Args:
             obs: One observation, or a batch of them.
@@ -364,7 +362,7 @@ class ActionValues(
 
 
 def _heeded(encoder: nn.Module, path: KeyPath, part: Part) -> Part:
-    """The preprocessing of a part of an observation that a given encoder leaves to the agent."""
+    """The preprocessing of a part of an observation that a custom encoder leaves to the agent."""
     if isinstance(encoder, DictEncoder):
         name: Any = getattr(path[0], "key", None)
         if name not in encoder.encoders:
@@ -377,7 +375,7 @@ def _heeded(encoder: nn.Module, path: KeyPath, part: Part) -> Part:
 
 
 def update_on(config: LearnerAgentConfig, learner: LearnerT, batch: Batch) -> tuple[LearnerT, Info]:
-    """One update of a learner; with `replicated_updates`, each device makes the whole of it.
+    """Updates a learner; with `replicated_updates`, every device computes the whole update.
 
     Args:
         config: Configuration of the agent.
@@ -385,10 +383,10 @@ def update_on(config: LearnerAgentConfig, learner: LearnerT, batch: Batch) -> tu
         batch: A batch.
 
     Returns:
-        The learner after the update, and what describes it.
+        The updated learner, and metrics of the update.
 
     Raises:
-        ValueError: The update changes which arrays there are.
+        ValueError: The update changes the structure, shapes or dtypes of the learner's arrays.
     """
     replicated = config.replicated_updates
     after, info = learner.update(sharding.whole(batch) if replicated else batch)

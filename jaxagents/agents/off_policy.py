@@ -1,4 +1,4 @@
-"""The base of agents that learn from a replay buffer."""
+"""Base class of agents that learn from a replay buffer."""
 
 from typing import TypeVar
 
@@ -37,15 +37,15 @@ _SMALLEST_PRIORITY = 1e-6
 
 
 class ReplayHyperparameters(PlayingHyperparameters):
-    """Traced hyperparameters of prioritised replay, which uniform replay does not use.
+    """Traced hyperparameters of prioritised replay; uniform replay ignores them.
 
     The defaults are from Castro et al., 2018, "Dopamine: a research framework for deep
     reinforcement learning".
 
     Attributes:
-        priority_exponent: Power of the temporal-difference error that gives the probability of drawing a
-            transition; 0 draws uniformly.
-        importance_exponent: Power of the importance weights that make up for it; 1 does so fully.
+        priority_exponent: Transitions are sampled in proportion to this power of their
+            temporal-difference error; 0 samples uniformly.
+        importance_exponent: Power of the importance weights that correct for it; 1 corrects fully.
     """
 
     priority_exponent: Traced = hyperparameter(0.5, 0.0)
@@ -53,9 +53,9 @@ class ReplayHyperparameters(PlayingHyperparameters):
 
 
 class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRunner]):
-    """Collects transitions, stores them in a replay buffer on the device, and learns from samples of it.
+    """Collects transitions in a replay buffer on the device, and learns from samples of it.
 
-    A subclass may override how it explores (`_explore`).
+    Override `_explore` to change how it explores.
     """
 
     split_fields = ("envstate", "obs", "buffer", "received", "carry")
@@ -72,13 +72,13 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         Args:
             key: Random key.
             learner: The learner.
-            obs: Observations of all environments, as
-                [`Remembered`][jaxagents.core.observed.Remembered] where the learner has a memory.
-            n_steps: Number of environment steps so far, over all environments, not counting those
-                before learning started.
+            obs: Observations of all environments; a
+                [`Remembered`][jaxagents.core.observed.Remembered] if the learner has a memory.
+            n_steps: Number of environment steps so far, over all environments, excluding those before
+                learning started.
 
         Returns:
-            Actions of the learner, one for each environment; in boxes they are clipped to [-1, 1].
+            Actions of the learner, one per environment; continuous ones are clipped to [-1, 1].
         """
         return learner.sample_actions(obs, seed=key)
 
@@ -93,7 +93,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             )
 
     def checkpointed(self, runner: OffPolicyRunner) -> OffPolicyRunner:
-        """The part of a runner that a checkpoint holds: all, unless `config.checkpoint_buffer` is false.
+        """The part of a runner that checkpoints hold: all, unless `config.checkpoint_buffer` is false.
 
         Args:
             runner: Any runner.
@@ -113,10 +113,10 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     @nan_is_allowed
     @compiled
     def refill(self, runner: OffPolicyRunner) -> OffPolicyRunner:
-        """Fills a new replay buffer with as many transitions as learning starts with.
+        """Fills a new replay buffer with `config.learning_starts` transitions.
 
         Args:
-            runner: A runner, whose own replay buffer is not used.
+            runner: A runner. Its own replay buffer is ignored.
 
         Returns:
             The runner with the new replay buffer.
@@ -130,7 +130,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
 
     @property
     def host_collection(self) -> HostCollection:
-        """How it plays and learns where environments are stepped on the host; see `Behaviour`."""
+        """How the agent plays and learns if environments are stepped on the host; see `Behaviour`."""
         return replay_on_host(self)
 
     def _complete(self, runner: OffPolicyRunner) -> OffPolicyRunner:
@@ -166,7 +166,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     def _act_randomly(
         self, key: Key[Array, ""], learner: Learner, obs: PyTree, n_steps: Float[Array, ""]
     ) -> Array:
-        """Draws actions uniformly among the allowed ones."""
+        """Draws allowed actions uniformly."""
         units, n_envs = self._units, self.config.batch_size
         if units.n_actions is not None:
             return ops.random_actions(key, units.n_actions, action_mask(obs), (n_envs,))
@@ -182,7 +182,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     def _learn(
         self, runner: OffPolicyRunner, rngs: Key[Array, "gradient_steps"]
     ) -> tuple[OffPolicyRunner, Info]:
-        """The runner after gradient steps, and the means of the numbers that they report."""
+        """Makes gradient steps; also returns the means of their metrics."""
         buffer = runner.buffer
 
         def step(carry: tuple, rng: Key[Array, ""]) -> tuple[tuple, Info]:
@@ -196,7 +196,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         return runner, _means(infos)
 
     def _learn_from(self, runner: OffPolicyRunner, batches: Batch) -> tuple[OffPolicyRunner, Info]:
-        """As `_learn`, from batches that were drawn before, one for each gradient step."""
+        """Like `_learn`, but from batches that are already drawn, one per gradient step."""
 
         def step(learner: Learner, batch: Batch) -> tuple[Learner, Info]:
             return step_on(self, learner, batch, runner.returns)
@@ -206,7 +206,6 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
 
 
 def _means(infos: Info) -> Info:
-    """The means of the numbers that gradient steps report."""
     return in_32_bits(jax.tree.map(lambda x: x.mean(axis=0), infos))
 
 
@@ -217,17 +216,17 @@ def gradient_step(
     rng: Key[Array, ""],
     returns: PyTree,
 ) -> tuple[tuple[LearnerT, PriorityTree | None], Info]:
-    """A gradient step on a batch of the replay buffer.
+    """Makes a gradient step on a batch from the replay buffer.
 
     Args:
         agent: The agent.
         learner: Its learner.
         buffer: The replay buffer.
         rng: Random key.
-        returns: Moments of returns, if rewards are in units of their standard deviation.
+        returns: Moments of returns, if rewards are scaled by their standard deviation.
 
     Returns:
-        The learner and the priorities after it, and what describes it.
+        The new learner and priorities, and metrics of the step.
     """
     config, hyperparams, replay = agent.config, learner.hyperparams, Sampling.of(agent.config)
     if not config.prioritised_replay:
@@ -249,16 +248,16 @@ def gradient_step(
 def step_on(
     agent: OffPolicyBase, learner: LearnerT, batch: Batch, returns: PyTree
 ) -> tuple[LearnerT, Info]:
-    """A gradient step on a batch that was drawn uniformly.
+    """Makes a gradient step on a uniformly sampled batch.
 
     Args:
         agent: The agent.
         learner: Its learner.
         batch: Rows of the replay buffer.
-        returns: Moments of returns, if rewards are in units of their standard deviation.
+        returns: Moments of returns, if rewards are scaled by their standard deviation.
 
     Returns:
-        The learner after it, and what describes it.
+        The new learner, and metrics of the step.
     """
     learner, info = update_on(agent.config, learner, _in_units(agent, batch, returns))
     info.pop("td_errors", None)
@@ -266,7 +265,7 @@ def step_on(
 
 
 def _in_units(agent: OffPolicyBase, batch: Batch, returns: PyTree) -> Batch:
-    """Rows of the replay buffer, with actions and rewards in the units of the learner."""
+    """Converts the actions and rewards of a batch to the learner's units."""
     rewards = batch["rewards"]
     if agent.config.normalise_rewards:
         rewards = ops.scale_rewards(rewards, returns, MOST_REWARD)
@@ -274,7 +273,7 @@ def _in_units(agent: OffPolicyBase, batch: Batch, returns: PyTree) -> Batch:
 
 
 def _check_errors(learner: str, info: Info, n_samples: int) -> None:
-    """Raises unless a learner reports the error of each sample."""
+    """Raises unless a learner reports one temporal-difference error per sample."""
     if "td_errors" not in info:
         raise TypeError(
             "prioritised_replay needs a learner that takes weights and reports td_errors, which "

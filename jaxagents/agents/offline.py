@@ -1,4 +1,4 @@
-"""The base of agents that learn from a fixed dataset."""
+"""Base class of agents that learn from a fixed dataset."""
 
 import functools
 import math
@@ -43,13 +43,13 @@ OfflineConfigT = TypeVar("OfflineConfigT", bound=SequencesConfig)
 
 _OBSERVED_KEYS = ("observations", "next_observations")
 _copies: WeakKeyDictionary[Dataset, dict[Hashable, tuple["Groups", tuple]]] = WeakKeyDictionary()
-"""The copies of each dataset that agents have on the device, with digests to notice its changes."""
+"""Copies of each dataset on the device, with digests to detect changes."""
 
 
 class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner]):
-    """Learns from random rows of a dataset on the device; the environment only serves to evaluate.
+    """Learns from random rows of a dataset on the device; the environment is only for evaluation.
 
-    The dataset is the agent's `data`. It is part of neither runners nor checkpoints, and seeds that are
+    The dataset is the agent's `data`. It is not part of runners or checkpoints, and seeds that are
     trained together share it.
     """
 
@@ -75,22 +75,20 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
             config: Static configuration.
             eval_during_training: Whether the agent is evaluated at each evaluation point of
                 training.
-            dataset: Transitions, with observations as the environment has them; in place of tuples and
-                dataclasses it has dicts, with the numbers of the parts or the names of the fields as
-                keys. Continuous actions are in the box that is the dataset's
-                [`action_space`][jaxagents.data.Dataset], whatever the bounds of the environment's, or
-                else in the environment's units, with a warning where they might be rescaled to
-                [-1, 1] instead. Agents with the same dataset share its arrays on the device, which stay
-                there as long as the dataset exists. An agent has them as they were when it was made:
-                later changes in place are seen by the next one. If several processes train together,
-                each gives its own part.
+            dataset: Transitions with the environment's observations; tuples and dataclasses are dicts,
+                keyed by position or field name. Continuous actions lie within the dataset's
+                [`action_space`][jaxagents.data.Dataset], even if the environment has other bounds;
+                without one they are in the environment's units, with a warning if they look rescaled to
+                [-1, 1]. Agents with the same dataset share its arrays on the device, which stay there
+                as long as the dataset exists. An agent does not see later changes in place; the next
+                agent does. If several processes train together, each passes its own part.
 
         Raises:
             KeyError: The dataset lacks a key, such as `ends` to normalise rewards.
-            TypeError: It is no dataset, it holds something else than numbers, or discrete actions are
+            TypeError: `dataset` is not a `Dataset`, its values are not numbers, or discrete actions are
                 not integers; or see [`Agent`][jaxagents.agents.agent.Agent].
             ValueError: The dataset does not fit the environment, has too few rows, takes an action that
-                its mask forbids, has actions outside of their box, or holds NaN; or see
+                its mask forbids, has actions out of bounds, or contains NaN; or see
                 [`Agent`][jaxagents.agents.agent.Agent].
         """
         super().__init__(env, env_params, config, eval_during_training)
@@ -101,14 +99,14 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
             self._moments = _of_all_processes(moments_of_rows(observations))
 
     def _observes(self) -> bool:
-        """Whether a network of the learner has statistics of observations."""
+        """Whether any of the learner's networks keeps running statistics of observations."""
         if self.config.normalise_observations or self.config.has_default_networks:
             return self.config.normalise_observations
         key = jax.eval_shape(lambda: jax.random.key(0))
         return jax.eval_shape(self._create_learner, key, self._hyperparams_type()).observes
 
     def _checked(self, dataset: Dataset) -> dict[str, PyTree]:
-        """The arrays of a dataset that the learner needs, which fit the environment."""
+        """The arrays that the learner needs, after checking that they fit the environment."""
         if not isinstance(dataset, Dataset):
             hint = ": give Dataset(arrays)" if isinstance(dataset, Mapping) else ""
             raise TypeError(
@@ -129,7 +127,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
                     f"The dataset's {key} have shape {found}, but the environment's have {own}."
                 )
         if self.config.has_memory:
-            # After several steps a memory is not the one after a single step.
+            # A memory advances one step per row.
             if "discounts" in dataset:
                 raise ValueError(
                     f"{type(self).__name__} has a memory, which follows an episode step by step, but "
@@ -141,12 +139,12 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         return arrays
 
     def _units_of(self, dataset: Dataset) -> Units:
-        """The units of a dataset's actions: the environment's, unless it knows others."""
+        """The units of a dataset's actions: its own `action_space`, or else the environment's."""
         is_known = dataset.action_space is not None and not self._units.is_discrete
         return Units(dataset.action_space) if is_known else self._units
 
     def _to_device(self, dataset: Dataset) -> "Groups":
-        """The arrays that the learner needs, on the device, with actions in its units."""
+        """Copies the arrays that the learner needs to the device, with actions in its units."""
         arrays = self._checked(dataset)
         n_groups, n_processes = self.config.n_groups, jax.process_count()
         what = f"the {n_processes} processes, which each have their own part of the dataset"
@@ -177,9 +175,9 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         return copies[kind][0]
 
     def _as_played(self, observations: PyTree) -> PyTree:
-        """Observations in the environment's structure, with real numbers where it has these.
+        """Observations in the environment's structure, with integers as floats where it has floats.
 
-        Images stay as they are.
+        Images are left as they are.
         """
 
         def as_played(x: np.ndarray, one: jax.ShapeDtypeStruct) -> np.ndarray:
@@ -191,7 +189,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         return jax.tree.map(as_played, structured, self._observation)
 
     def _check_actions(self, dataset: Dataset, mask: PyTree) -> None:
-        """Raises unless actions are in their space, and allowed where a mask allows any."""
+        """Raises unless actions lie in their space and their mask, if it allows any, allows them."""
         actions, box = np.asarray(dataset["actions"]), self._units_of(dataset).space
         space, name = self.episodes.action_space, self.episodes.env.wording.environment
         shape, known = tuple(space.shape), dataset.action_space
@@ -249,7 +247,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
     def _learn(
         self, learner: LearnerT, rngs: Key[Array, "gradient_steps groups"]
     ) -> tuple[LearnerT, Info]:
-        """The learner after gradient steps, and the means of the numbers that they report."""
+        """Makes gradient steps; also returns the means of their metrics."""
 
         def gradient_step(learner: LearnerT, rngs: Key[Array, "groups"]) -> tuple[LearnerT, Info]:
             learner, info = update_on(self.config, learner, self._sample(rngs))
@@ -260,7 +258,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         return learner, jax.tree.map(lambda x: x.mean(axis=0), infos)
 
     def _sample(self, rngs: Key[Array, "groups"]) -> Batch:
-        """Rows drawn uniformly, or sequences of them, equally many of each group."""
+        """Samples rows or sequences uniformly, equally many from each group."""
         replay, memories = Sampling.of(self.config), self._initial_memories()
         n_of_group = self.config.minibatch_size // len(rngs) // replay.length
 
@@ -280,11 +278,11 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
 
 
 class Groups(NamedTuple):
-    """A dataset dealt to groups.
+    """A dataset split into groups.
 
     Attributes:
-        arrays: Its arrays, shaped `(groups, rows, ...)`.
-        sizes: Number of rows of each group; the rows after them only fill up the arrays.
+        arrays: Arrays of shape `(groups, rows, ...)`.
+        sizes: Number of rows in each group; further rows are padding.
     """
 
     arrays: dict[str, PyTree]
@@ -299,7 +297,7 @@ def _digest(arrays: dict[str, PyTree]) -> tuple[int, ...]:
 
 
 def _of_all_processes(moments: PyTree) -> PyTree:
-    """The moments of the parts that all processes have of a dataset."""
+    """Merges the moments that each process has of its part of a dataset."""
     if jax.process_count() == 1:
         return moments
     parts = processes.gathered(moments)
@@ -311,7 +309,7 @@ def _of_all_processes(moments: PyTree) -> PyTree:
 
 
 def _deal(arrays: dict[str, PyTree], n_groups: int) -> Groups:
-    """Deals rows to groups in order, whose sizes differ by one at most."""
+    """Splits rows, in order, into groups whose sizes differ by at most one."""
     n_rows = len(arrays["actions"])
     sizes = np.array([len(part) for part in np.array_split(np.arange(n_rows), n_groups)], np.int32)
     dealt = np.minimum((np.cumsum(sizes) - sizes)[:, None] + np.arange(sizes[0]), n_rows - 1)

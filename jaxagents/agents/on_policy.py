@@ -1,4 +1,4 @@
-"""The base of agents that learn from rollouts of their current policy."""
+"""Base class of agents that learn from rollouts of their current policy."""
 
 import abc
 import functools
@@ -60,18 +60,17 @@ _GIVEN_BY = {
     "_actor_loss": ("_actor_loss_input", "_actor_minibatch"),
     "_critic_loss": ("_critic_loss_input",),
 }
-"""The hooks of a loss, and the hooks that make its inputs."""
+"""Hooks of losses, and the hooks that make their inputs."""
 
 
 class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
     """Collects a rollout in every environment, estimates advantages and returns, and learns from them.
 
-    A subclass gives the policy as four hooks, `_sample_actions`, `_log_prob`, `_entropy` and
-    `policy`, or as one, `_distribution`. Hooks are written for one observation; time and
-    environments are vmapped around them. In an environment of several actors their outputs have a
-    leading `n_actors` axis. A policy whose network is [`Recurrent`][jaxagents.networks.Recurrent] is
-    given by `_distribution_of`. An update is `_update_from`; a subclass that changes it, rather than a
-    loss, overrides `_learn`.
+    A subclass defines the policy with four hooks, `_sample_actions`, `_log_prob`, `_entropy` and
+    `policy`, or with one, `_distribution`. Hooks take one observation; they are vmapped over time and
+    environments. In a multi-agent environment their outputs have a leading `n_actors` axis. A policy
+    with a [`Recurrent`][jaxagents.networks.Recurrent] network is defined by `_distribution_of`. To
+    change the update itself, rather than a loss, override `_learn`.
     """
 
     _config_type = OnPolicyConfig
@@ -103,25 +102,25 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
     @property
     def host_collection(self) -> HostCollection:
-        """How it plays and learns where environments are stepped on the host; see `Behaviour`."""
+        """How the agent plays and learns if environments are stepped on the host; see `Behaviour`."""
         return collection_on_host(self)
 
     def _collect(self, runner: Runner) -> tuple[Runner, Transition, Key[Array, "epochs n_groups"]]:
         """Plays a rollout in compiled environments.
 
         Args:
-            runner: The runner before it.
+            runner: The runner before the rollout.
 
         Returns:
-            The runner after it, the rollout as it was played, shaped `(time, environments, ...)`, and
-            random keys of the epochs that learn from it.
+            The runner after the rollout, the rollout as it was played, shaped
+            `(time, environments, ...)`, and random keys of the epochs that learn from it.
         """
         return collect(self, runner)
 
     def _update_from(
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
     ) -> tuple[Runner, Report]:
-        """Makes an update from a rollout, compiled or from the host.
+        """Makes an update from a rollout in compiled environments or on the host.
 
         Args:
             runner: The runner after the rollout.
@@ -129,12 +128,12 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             rngs: Random keys of epochs, and of groups of environments.
 
         Returns:
-            The runner that has learned and observed, and the report.
+            The runner after the update, and the report.
         """
         given = {REWARDS: traj.reward, OBSERVATIONS: (traj.obs, traj.next_obs)}
         nonfinite = nonfinite_environments(given, axis=1)
         if self.config.replicated_updates:
-            # Some processors round log-probabilities otherwise where they act in fewer environments.
+            # On some processors, the rounding of log-probabilities depends on the batch size.
             traj = sharding.whole(traj)
             log_prob = log_probs_of_rollout(self, runner.actor_training, traj)
             traj = traj._replace(log_prob=log_prob)
@@ -152,14 +151,14 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         return runner, Report(in_32_bits(numbers), nonfinite)
 
     def _with_rewards(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
-        """A rollout with the rewards to learn from: the true ones, scaled if the configuration says so.
+        """Scales the rewards of a rollout if `config.normalise_rewards` is set.
 
         Args:
             runner: The runner after the rollout.
             traj: The rollout, shaped `(time, environments, ...)`.
 
         Returns:
-            The runner, with statistics of rewards, and the rollout.
+            The runner, with updated statistics of returns, and the rollout.
         """
         if not self.config.normalise_rewards:
             return runner, traj
@@ -170,14 +169,14 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         return runner, traj._replace(reward=reward)
 
     def _with_targets(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
-        """A rollout with values of the critic as it now is, and the advantages and returns they give.
+        """Adds the current critic's values, advantages and returns to a rollout.
 
         Args:
             runner: The runner after the rollout.
             traj: The rollout, shaped `(time, environments, ...)`.
 
         Returns:
-            The runner, with memories of the critic after the rollout, and the rollout.
+            The runner, with the critic's memories after the rollout, and the rollout.
         """
         runner, traj = targets.with_values(self, runner, traj)
         return runner, targets.with_advantages(self, runner, traj)
@@ -185,10 +184,10 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
     def _learn(
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
     ) -> tuple[Runner, Info]:
-        """Learns from a rollout, by epochs of minibatches of both losses.
+        """Learns from a rollout in epochs of minibatches, with both losses.
 
-        Override it to change the update rather than a loss: whatever else belongs to an update, such as
-        statistics of observations and the report of non-finite numbers, is made around it.
+        Override it to change the update rather than a loss. Its caller does the rest, such as updating
+        statistics of observations and reporting non-finite numbers.
 
         Args:
             runner: The runner after the rollout.
@@ -196,7 +195,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             rngs: Random keys of epochs, and of groups of environments.
 
         Returns:
-            The runner whose networks have learned, and the numbers to report, by name.
+            The runner with the trained networks, and the numbers to report, by name.
         """
         config = self.config
         actor, critic = fit(
@@ -229,7 +228,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         return self._distribution_of(training(obs, params=params))
 
     def _distribution_of(self, output: PyTree) -> ops.Distribution:
-        """The distribution of actions that the output of the actor's network describes.
+        """The distribution of actions for an output of the actor network.
 
         Args:
             output: Output for one observation.
@@ -281,7 +280,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         return self._distribution(training, training.params, obs).entropy()
 
     def policy(self, training: PyTree, obs: PyTree = None) -> PyTree:
-        """The greedy action: `policy(obs)` as trained, or `policy(training, obs)`.
+        """The greedy action: `policy(obs)` of the trained actor, or `policy(training, obs)`.
 
         Args:
             training: State of the actor's training; the observation, if that is the only argument.
@@ -291,9 +290,9 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             One action (of all actors).
 
         Raises:
-            RuntimeError: The observation is alone, but the agent has not been trained.
+            RuntimeError: No state is given, and the agent has not been trained.
             TypeError: The policy has a memory.
-            ValueError: There is a batch of observations, or one of another shape.
+            ValueError: `obs` is a batch, or has another shape.
         """
         if obs is None:
             training, obs = self._acting(self._last.usable_runner), training
@@ -323,12 +322,12 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
         Args:
             training: State of the actor's training.
-            carry: The memory: first `initial_carry(training)`, then the one that this returns.
+            carry: The memory: first `initial_carry(training)`, then the one returned last.
             obs: One observation.
-            rng: Random key of an action drawn from the policy; without one, it is the greedy one.
+            rng: Random key to sample the action with; `None` takes the greedy action.
 
         Returns:
-            The memory afterwards, and one action (of all actors).
+            The new memory, and one action (of all actors).
         """
         if rng is None and not remembers(training.model_def):
             return carry, self.policy(training, obs)
@@ -342,11 +341,11 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
         Args:
             training: State of the actor's training.
-            obs: The observations that `_actor_loss` is given.
+            obs: The observations that `_actor_loss` receives.
             actions: The actions, samples first.
 
         Returns:
-            Both, of each sample (and actor).
+            Both, per sample (and actor).
         """
         in_order = isinstance(obs, Sequence)
 
@@ -363,7 +362,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         return log_probs.reshape(shape), entropies.reshape(shape)
 
     def _gives(self, hook: str) -> bool:
-        """Whether a hook is given, by the class or as an attribute of the object."""
+        """Whether a hook is overridden, in the class or as an attribute of the object."""
         return hook in vars(self) or getattr(type(self), hook) is not getattr(OnPolicyBase, hook)
 
     # Values, returns and advantages.
@@ -373,7 +372,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
         Args:
             training: State of the critic's training.
-            obs: The observations that `_critic_loss` is given.
+            obs: The observations that `_critic_loss` receives.
 
         Returns:
             The value of each sample (and actor).
@@ -384,7 +383,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         return targets.values_from(self, one_by_one(obs))
 
     def _value(self, training: TrainState, params: PyTree, obs: PyTree) -> Float[Array, "..."]:
-        """The value of one observation (for each actor), of a critic without a memory.
+        """The value of one observation (per actor), from a critic without a memory.
 
         Raises:
             TypeError: The critic has a memory.
@@ -401,8 +400,8 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
     ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         """One backward step of the returns that the critic is fitted to.
 
-        Where an episode is truncated, or the rollout ends, `value` is the value of the true
-        successor.
+        If the episode is truncated or the rollout ends after this step, `value` is the value of the
+        true successor.
 
         Args:
             value: Return of the following step, over environments (and actors).
@@ -419,7 +418,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
     ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         """One backward step of the advantages.
 
-        Where an episode is truncated, or the rollout ends, `advantage` is zero.
+        If the episode is truncated or the rollout ends after this step, `advantage` is zero.
 
         Args:
             advantage: Advantage of the following step, over environments (and actors).
@@ -447,21 +446,21 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         advantage: Float[Array, "samples ..."],
         hyperparams: OnPolicyHyperparametersT,
     ) -> tuple[Float[Array, "samples ..."], Info]:
-        """The losses of the actor in a minibatch.
+        """The actor's losses in a minibatch.
 
         Args:
             training: State of the actor's training; differentiated in its `params`.
-            obs: Observations, samples first; sequences of a policy with a memory.
-            actions: Their actions.
+            obs: Observations, samples first; sequences for a policy with a memory.
+            actions: The actions taken.
             log_prob_old: Their log-probabilities under the policy that took them.
-            advantage: Their advantages, as `_actor_minibatch` gives them.
+            advantage: Their advantages, as returned by `_actor_minibatch`.
             hyperparams: Hyperparameters.
 
         Returns:
-            The loss of each sample, which is averaged, and arrays that describe the samples, whose means
-            are reported. One of them, `kl`, is the divergence from the old policy that `_kl_threshold`
-            limits. Instead of both, the loss of the whole minibatch and its mean KL divergence: such a
-            loss is given the minibatch as it was collected.
+            The loss of each sample, which is averaged, and a dict of arrays whose means are reported,
+            such as `kl`, the divergence from the old policy that `_kl_threshold` limits. Alternatively,
+            the loss of the whole minibatch and its mean KL divergence: such a loss receives the
+            minibatch without `_actor_minibatch`.
         """
 
     def _critic_loss(
@@ -475,13 +474,13 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
         Args:
             training: State of the critic's training; differentiated in its `params`.
-            obs: Observations of a minibatch, samples first; sequences of a critic with a memory.
-            targets: Returns to be estimated.
+            obs: Observations of a minibatch, samples first; sequences for a critic with a memory.
+            targets: Returns to estimate.
             hyperparams: Hyperparameters.
 
         Returns:
-            The loss of each sample, or of the whole minibatch; and perhaps arrays to report,
-            which describe the samples.
+            The loss of each sample, or of the whole minibatch; optionally with a dict of arrays whose
+            means are reported.
         """
         value = self._values(training, obs)
         return hyperparams.vf_coeff * ops.value_loss(value, targets)
@@ -516,55 +515,55 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """The inputs of `_actor_loss` for a minibatch, computed from all its samples at once.
 
         Args:
-            *inputs: The minibatch of what `_actor_loss_input` returned, samples first.
+            *inputs: A minibatch of the outputs of `_actor_loss_input`, samples first.
 
         Returns:
-            The inputs of as many samples, with standardised advantages for instance.
+            The inputs for the same samples, for example with standardised advantages.
         """
         return inputs
 
     def _kl_threshold(self, hyperparams: OnPolicyHyperparametersT) -> Traced | None:
-        """Mean KL divergence after which no further actor epoch is made, `None` for no limit."""
+        """Mean KL divergence above which the actor's epochs stop, `None` for no limit."""
         return None
 
     @classmethod
     def _called_alike(cls) -> tuple[str, ...]:
-        """See `Behaviour`: not those for which a subclass makes the arguments itself."""
+        """See `Behaviour`; without hooks whose arguments come from the subclass itself."""
         free = {hook for hook, by in _GIVEN_BY.items() if any(is_own(cls, it) for it in by)}
         return tuple(hook for hook in super()._called_alike() if hook not in free)
 
     # Environments and networks.
 
     def _rollout_environment(self, runner: Runner) -> Environment:
-        """The environment of the next rollout; override it if that changes as training goes on.
+        """The environment of the next rollout; override it for one that changes during training.
 
-        Evaluations stay in the agent's own environment.
+        Evaluations still use the agent's own environment.
 
         Args:
             runner: The runner before the rollout.
 
         Returns:
-            An environment whose states, observations and actions have the same structure, shapes and
-            dtypes as in the agent's own. Its attributes may hold arrays of the runner.
+            An environment with states, observations and actions of the same structure, shapes and
+            dtypes as the agent's own. Its attributes may hold arrays of the runner.
         """
         return self.episodes.env
 
     def _actor_network(self) -> nn.Module:
-        """The actor, if the configuration names none."""
+        """The actor network, if `config.actor_network` is `None`."""
         raise ValueError(f"{type(self).__name__} has no default: set config.actor_network.")
 
     def _critic_network(self) -> nn.Module:
-        """The critic, if the configuration names none."""
+        """The critic network, if `config.critic_network` is `None`."""
         raise ValueError(f"{type(self).__name__} has no default: set config.critic_network.")
 
     def _for_observation(self, field: str, network: nn.Module) -> nn.Module:
-        """The network of a field of the configuration, for observations that say more than it sees."""
+        """Adapts the network of a configuration field to observations with entries it does not see."""
         return network
 
     def _create_networks(
         self, actor_rng: Key[Array, ""], critic_rng: Key[Array, ""], obs: PyTree
     ) -> tuple[TrainState, TrainState]:
-        """Actor and critic with fresh parameters, without optimizers; a trunk is the actor's."""
+        """Actor and critic with fresh parameters, without optimizers; a trunk belongs to the actor."""
         actor = with_parameters(network_of(self, "actor_network"), actor_rng, obs)
         if self.config.trunk is None:
             return actor, with_parameters(network_of(self, "critic_network"), critic_rng, obs)
@@ -621,7 +620,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
     @property
     def actor_training(self) -> TrainState:
-        """The trained state of the actor.
+        """The actor's trained state.
 
         Raises:
             RuntimeError: The agent has not been trained.
@@ -630,7 +629,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
     @property
     def critic_training(self) -> TrainState:
-        """The trained state of the critic; behind a trunk, without an optimizer.
+        """The critic's trained state; behind a trunk, without an optimizer.
 
         Raises:
             RuntimeError: The agent has not been trained.

@@ -1,4 +1,4 @@
-"""Checks of on-policy agents, made on shapes before anything is compiled."""
+"""Checks of on-policy agents, by shapes, before anything is compiled."""
 
 import inspect
 from collections.abc import Iterable
@@ -32,14 +32,14 @@ _POLICY_HOOKS = (*DRAWING_HOOKS, "policy")
 
 
 def check_agent(agent: "OnPolicyBase") -> None:
-    """Raises unless hooks, networks, configuration and environment of an agent fit together.
+    """Raises unless an agent's hooks, networks, configuration and environment fit together.
 
     Args:
         agent: The agent.
 
     Raises:
-        TypeError: Hooks are missing or would never be called, or networks are of another kind.
-        ValueError: Shapes do not fit together, or the number of actors does not.
+        TypeError: Hooks are missing or would never be called, or a network does not fit its use.
+        ValueError: Shapes do not match, or the number of actors is not supported.
     """
     env = agent.episodes.env
     _check_hooks(agent)
@@ -57,7 +57,7 @@ def check_agent(agent: "OnPolicyBase") -> None:
 
 
 def _check_hooks(agent: "OnPolicyBase") -> None:
-    """Raises unless the hooks that are given make a policy and values, and would be called."""
+    """Raises unless the overridden hooks define a policy and would all be called."""
     name = type(agent).__name__
     hooks = [hook for hook in _POLICY_HOOKS if agent._gives(hook)]
     missing = [hook for hook in _POLICY_HOOKS if hook not in hooks]
@@ -82,7 +82,7 @@ def _check_hooks(agent: "OnPolicyBase") -> None:
 
 
 def _check_networks(agent: "OnPolicyBase") -> None:
-    """Raises unless networks fit the configuration, with or without a memory and a trunk."""
+    """Raises unless the networks fit the configuration's memory and trunk."""
     name, fields = type(agent).__name__, ("actor_network", "critic_network")
     for field in fields if agent.config.trunk is not None else ():
         network = own_network(agent, field)
@@ -116,7 +116,7 @@ def _check_networks(agent: "OnPolicyBase") -> None:
 
 
 def _check_outputs(agent: "OnPolicyBase") -> PyTree:
-    """Raises unless networks and hooks give what they must for one observation.
+    """Raises unless networks and hooks return valid outputs for one observation.
 
     Args:
         agent: The agent.
@@ -159,7 +159,7 @@ def _check_outputs(agent: "OnPolicyBase") -> PyTree:
 
 
 def _check_distribution(distribution: PyTree, methods: Iterable[str], hook: str) -> None:
-    """Raises unless a hook gives a distribution of actions."""
+    """Raises unless a hook's output is a distribution of actions."""
     kind = type(distribution).__name__
     wanted = (
         f"{hook} must return a distribution, such as jaxagents.ops.Categorical(logits), with "
@@ -187,7 +187,7 @@ def _check_distribution(distribution: PyTree, methods: Iterable[str], hook: str)
 def _check_variables_are_kept(
     agent: "OnPolicyBase", obs: PyTree, actor: TrainState, critic: TrainState
 ) -> None:
-    """Raises if `_create_networks` has replaced variables of networks, where it meant to add some."""
+    """Raises if an override of `_create_networks` dropped variables of the networks."""
     if not agent._gives("_create_networks"):
         return
     key = jax.eval_shape(lambda: jax.random.key(0))
@@ -205,17 +205,17 @@ def _check_variables_are_kept(
 
 
 def check_learned(outcome: object, agent: str) -> tuple[Runner, Info]:
-    """Raises unless `_learn` gives a runner and a dict of numbers.
+    """Raises unless `_learn` returns a runner and a dict of numbers.
 
     Args:
-        outcome: What it gives.
+        outcome: The return value of `_learn`.
         agent: Name of the agent.
 
     Returns:
-        Both.
+        The runner and the numbers.
 
     Raises:
-        TypeError: It gives something else.
+        TypeError: `_learn` returns something else.
     """
     must = (
         f"{agent}._learn must return the runner whose networks have learned and a dict of numbers to "

@@ -1,4 +1,4 @@
-"""A policy and default networks for actions of many kinds."""
+"""The built-in policy and default networks, for many action spaces."""
 
 import functools
 import math
@@ -52,31 +52,31 @@ from jaxagents.networks import (
 from jaxagents.networks.recurrent import memory_cell
 
 _WIDTH = 64
-"""Units of each layer before and after a memory."""
+"""Width of the layers before and after a memory."""
 
 
 class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
-    """Mixin that gives an agent's policy, with default networks, for spaces of actions of many kinds.
+    """Mixin with a policy and default networks for many action spaces.
 
-    The actor emits logits for discrete actions, a tuple of logits for several of them, and a mean and a
-    logarithm of the standard deviation for box actions, both in units of half the box where its bounds
-    are finite. Where actions are dicts or tuples, so is what it emits. With `config.memory`, default
-    networks have a memory.
+    The actor outputs logits for discrete actions, a tuple of logits for multi-discrete ones, and a mean
+    and log standard deviation for continuous ones, in units of half the action range if that is finite.
+    For dicts or tuples of actions, it outputs dicts or tuples. With `config.memory`, default networks
+    have a memory.
     """
 
     def _distribution_of(self, output: PyTree) -> ops.Distribution:
-        """The distribution of actions: categorical, Gaussian within the box, or a joint one.
+        """The distribution of actions: categorical, Gaussian, or a joint distribution.
 
         Args:
-            output: Logits, a tuple of logits, a mean and a logarithm of the standard deviation, or a
-                dict or tuple of such. In a box, mean and deviation are in units of half of it where its
-                bounds are finite.
+            output: Logits, a tuple of logits, a mean and log standard deviation, or a dict or tuple of
+                these. Mean and standard deviation are in units of half the action range if its bounds
+                are finite.
 
         Returns:
             The distribution.
 
         Raises:
-            ValueError: The output does not fit the space.
+            ValueError: The output does not fit the action space.
         """
         space, env = self.episodes.action_space, type(self.env).__name__
         of_one = functools.partial(
@@ -88,12 +88,12 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
         return ops.Joint(map_spaces(of_one, space, output))
 
     def _actor_network(self) -> nn.Module:
-        """The default actor."""
+        """The default actor network."""
         make = functools.partial(default_actor, self.episodes.action_space)
         return _networks_of_actors(self, make)
 
     def _critic_network(self) -> nn.Module:
-        """The default critic."""
+        """The default critic network."""
         return _networks_of_actors(self, StateCritic)
 
     def _for_observation(self, field: str, network: nn.Module) -> nn.Module:
@@ -135,7 +135,7 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
 
 
 def _check_axes_of_images(agent: OnPolicyBase, env: str) -> None:
-    """Raises or warns if default networks would take channels of images for another axis."""
+    """Raises or warns if default networks would read the wrong axis of images as channels."""
     fields = [name for name in vars(agent.config) if name.endswith("_network")]
     is_heeded = agent.config.trunk is None and any(
         getattr(agent.config, field) is None and not is_own(type(agent), f"_{field}")
@@ -147,15 +147,15 @@ def _check_axes_of_images(agent: OnPolicyBase, env: str) -> None:
 
 
 def as_declared(agent: OnPolicyBase, network: nn.Module, n_leading: int = 0) -> nn.Module:
-    """A default network, which sees observations as their space declares them.
+    """Puts a default network behind the preprocessing that the observation space needs.
 
     Args:
         agent: The agent.
-        network: The network, which one-hot encodes an observation that is a single integer by itself.
-        n_leading: Number of axes before the axes that the network of one actor sees.
+        network: The network. It one-hot encodes a single integer itself.
+        n_leading: Number of axes before those that the network of one actor sees.
 
     Returns:
-        The network, behind preprocessing if it is needed.
+        The network, behind preprocessing if needed.
     """
     episodes, obs = agent.episodes, network_input(agent._observation)
     if episodes.n_categories is not None:
@@ -170,11 +170,11 @@ def as_declared(agent: OnPolicyBase, network: nn.Module, n_leading: int = 0) -> 
 def default_network(
     agent: OnPolicyBase, make: Callable[..., nn.Module], n_categories: int | None
 ) -> nn.Module:
-    """A default network of one actor: a layer behind a trunk, or layers that may have a memory.
+    """A default network for one actor: one layer behind a trunk, or a network that may have a memory.
 
     Args:
         agent: The agent.
-        make: Makes the network of the fields `features` and `n_categories`.
+        make: Makes the network from the fields `features` and `n_categories`.
         n_categories: See [`Torso`][jaxagents.networks.Torso].
 
     Returns:
@@ -191,7 +191,7 @@ def default_network(
 
 
 def _networks_of_actors(agent: OnPolicyBase, make: Callable[..., nn.Module]) -> nn.Module:
-    """The default networks of all actors, with the parameters in common that they are to have."""
+    """Default networks of all actors, which share parameters as `config.network_sharing` says."""
     n_categories, sharing = agent.episodes.n_categories, agent.config.network_sharing
     network = default_network(agent, make, n_categories)
     own = False
@@ -252,11 +252,11 @@ def _categorical(logits: PyTree, n_actions: int, env: str) -> ops.Categorical:
 
 
 def default_actor(space: Space, **fields: Any) -> nn.Module:
-    """The default actor of one actor.
+    """The default policy network of one actor.
 
     Args:
-        space: Its space of actions.
-        **fields: Fields that all kinds of actors have, such as `n_categories`.
+        space: The action space.
+        **fields: Fields that all such networks have, such as `n_categories`.
 
     Returns:
         The network.
@@ -274,7 +274,7 @@ def default_actor(space: Space, **fields: Any) -> nn.Module:
 
 
 def _check_parts(output: PyTree, space: Space, env: str) -> None:
-    """Raises unless an actor gives an output for every part of an action."""
+    """Raises unless an actor network has an output for every part of an action."""
     children = parts(space)
     if children is None:
         return
@@ -296,14 +296,14 @@ def _ends_in(x: PyTree, shape: tuple[int, ...]) -> bool:
 
 
 def _broadcasts(x: PyTree, mean: jax.Array) -> bool:
-    """Whether an array, or a number, can be broadcast to the mean."""
+    """Whether an array or number can be broadcast to the shape of the mean."""
     shape = getattr(x, "shape", ())
     pairs = zip(reversed(shape), reversed(mean.shape), strict=False)
     return len(shape) <= mean.ndim and all(own in (1, other) for own, other in pairs)
 
 
 def _misfit(wanted: str, output: PyTree) -> ValueError:
-    """The error of an actor whose output is none of its space of actions."""
+    """The error for an actor network whose output does not fit the action space."""
     shapes = [f"shape {tuple(getattr(leaf, 'shape', ()))}" for leaf in jax.tree.leaves(output)]
     found = " and ".join(shapes) or "nothing"
     found = found if hasattr(output, "shape") else f"a {type(output).__name__} of {found}"

@@ -1,4 +1,4 @@
-"""Runners: everything that a training carries from one update to the next."""
+"""Runners: the state that a run carries from one update to the next."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ from jaxagents.learners.train_state import TrainState
 from jaxagents.networks.encoding import BehindTrunk
 
 MOST_REWARD = 10.0
-"""Standard deviations to which normalised rewards are clipped."""
+"""Limit of normalised rewards, in standard deviations."""
 
 
 class Runner(Summarised, struct.PyTreeNode):
-    """Everything that training carries from one update to the next.
+    """The state that an on-policy agent carries from one update to the next.
 
     Attributes:
         actor_training: State of the actor's training.
@@ -36,7 +36,7 @@ class Runner(Summarised, struct.PyTreeNode):
         critic_carry: Memories of the critic, environments first; `()` if it has none.
         targets: Running statistics of the critic's targets, used to scale values; `()` unless values
             are normalised.
-        extra: Whatever else an agent remembers, the same on all devices; `()` if there is nothing.
+        extra: Additional state of a custom agent, the same on all devices; `()` if there is none.
     """
 
     actor_training: TrainState
@@ -66,13 +66,13 @@ class Runner(Summarised, struct.PyTreeNode):
 
 
 class LearnerRunner(Summarised, struct.PyTreeNode):
-    """Everything that the training of a learner carries from one update step to the next.
+    """The state that an agent around a learner carries from one update to the next.
 
     Attributes:
         learner: The learner.
         rng: Random key.
-        update_step: Number of update steps made so far.
-        info: Scalars that describe the last update step (NaN before the first).
+        update_step: Number of updates made so far.
+        info: Scalars that describe the last update (NaN before the first).
     """
 
     learner: Any
@@ -82,12 +82,12 @@ class LearnerRunner(Summarised, struct.PyTreeNode):
 
     @property
     def hyperparams(self) -> Any:
-        """Hyperparameters."""
+        """The learner's hyperparameters."""
         return self.learner.hyperparams
 
 
 class RolloutRunner(LearnerRunner):
-    """Everything that the training of a learner by rollouts carries from one update step to the next.
+    """The state that an agent whose learner learns from rollouts carries between updates.
 
     Attributes:
         envstate: States of the environments, `batch_size` along the first axis.
@@ -101,7 +101,7 @@ class RolloutRunner(LearnerRunner):
 
 
 class OffPolicyRunner(LearnerRunner):
-    """Everything that training carries from one update step to the next.
+    """The state that an off-policy agent carries from one update to the next.
 
     Attributes:
         buffer: The replay buffer; `None` if restored from a checkpoint without it.
@@ -122,7 +122,7 @@ class OffPolicyRunner(LearnerRunner):
 
 
 def whole_critic(config: OnPolicyConfig, actor: TrainState, critic: TrainState) -> TrainState:
-    """The critic from observations to values: behind the actor's trunk, if there is one."""
+    """The whole critic, from observations to values: behind the actor's trunk, if there is one."""
     if config.trunk is None:
         return critic
     parts = {"trunk": actor.part("trunk"), "network": critic}
@@ -146,15 +146,15 @@ def observe_rewards(
     """Adds the rewards of a rollout to running statistics of returns, used to scale rewards.
 
     Args:
-        statistics: Has `received`, the discounted rewards of current episodes so far, and `returns`, the
-            moments of such returns, such as a runner.
-        rewards: True rewards.
-        over: Whether episodes end, terminated or truncated, after the steps.
+        statistics: A runner, or another struct with `received`, the discounted rewards of current
+            episodes so far, and `returns`, the moments of these returns.
+        rewards: Original rewards.
+        over: Whether an episode ends, terminated or truncated, after each step.
         gamma: Discount.
-        replicated: Whether each device of a mesh adds up all of them, which gives the same sums on any
-            number of devices.
-        playing: 1 for each actor that is still playing at a step and 0 for one that has left; `None` if
-            no actor leaves early.
+        replicated: Whether each device of a mesh sums over all environments, which gives the same sums
+            on any number of devices.
+        playing: 1 for each actor that still plays at a step, 0 for one that has left; `None` if no
+            actor leaves early.
 
     Returns:
         The statistics after the rollout.

@@ -1,4 +1,4 @@
-"""Sampling: batches drawn from a replay buffer, of single transitions or of sequences of them."""
+"""Sampling batches of transitions or sequences from a replay buffer."""
 
 from typing import NamedTuple, Self
 
@@ -14,22 +14,22 @@ from jaxagents.data.rows import OF_THE_LAST
 from jaxagents.learners.learner import Batch
 
 CARRIES = "carries"
-"""The key of memories in a replay buffer."""
+"""Key of the memories in a replay buffer."""
 _OF_LARGEST = 0.9
-"""The share of the largest error of a sequence in its priority; the rest is the mean."""
+"""Weight of the largest error in the priority of a sequence; the mean error has the rest."""
 
 
 class Sampling(NamedTuple):
-    """How batches are drawn from a replay buffer.
+    """How batches are sampled from a replay buffer.
 
-    Learners with a memory learn from sequences, which go on from the memories that the buffer holds, as
-    they were when it was acted by them: Kapturowski et al., 2019, "Recurrent experience replay in
-    distributed reinforcement learning". Others learn from transitions in any order.
+    Learners with a memory learn from sequences. Each starts from the memory stored when its first step
+    was played: Kapturowski et al., 2019, "Recurrent experience replay in distributed reinforcement
+    learning". Others learn from transitions in any order.
 
     Attributes:
         n_steps: Number of steps over which rewards are summed.
-        sequence_length: Number of steps of a sequence; `None` for transitions.
-        burn_in: Number of its first steps from which nothing is learned.
+        sequence_length: Number of steps per sequence; `None` for transitions.
+        burn_in: Number of steps at the start of a sequence that do not contribute to the loss.
     """
 
     n_steps: int = 1
@@ -38,7 +38,7 @@ class Sampling(NamedTuple):
 
     @classmethod
     def of(cls, config: SequencesConfig) -> Self:
-        """The replay of an agent's configuration."""
+        """The sampling that a configuration asks for."""
         n_steps = config.n_step_returns if isinstance(config, OffPolicyConfig) else 1
         if not config.has_memory:
             return cls(n_steps)
@@ -46,23 +46,23 @@ class Sampling(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Number of rows that are drawn together, following each other in time."""
+        """Number of consecutive rows per sample."""
         return self.sequence_length or 1
 
     def draw(self, buffer: DeviceBuffer, key: Key[Array, ""], size: int) -> Int[Array, "..."]:
-        """The numbers of rows for `size` samples, drawn uniformly."""
+        """Row indices of uniformly sampled transitions or sequences, `size` steps in total."""
         if self.sequence_length is None:
             return buffer.sample_indices(key, size)
         return buffer.sample_sequences(key, size // self.length, self.length)
 
     def rows_from(self, buffer: DeviceBuffer, drawn: Int[Array, "n"]) -> Int[Array, "..."]:
-        """The numbers of all rows of the samples that were drawn by priority."""
+        """Row indices of all steps of samples that were drawn by priority."""
         if self.sequence_length is None:
             return drawn
         return buffer.sequences(drawn, self.length)
 
     def batch(self, buffer: DeviceBuffer, indices: Int[Array, "..."], gamma: ArrayLike) -> Batch:
-        """Rows as the learner is given them: transitions, or the steps of all sequences in a row."""
+        """Rows as a batch for the learner: transitions, or the concatenated steps of sequences."""
         if self.sequence_length is not None:
             return self.batch_of_sequences(buffer.take(indices), gamma)
         return (
@@ -74,18 +74,18 @@ class Sampling(NamedTuple):
     def sample(
         self, buffer: DeviceBuffer, key: Key[Array, ""], size: int, gamma: ArrayLike
     ) -> Batch:
-        """A batch of `size` samples, drawn uniformly."""
+        """A uniformly sampled batch of `size` steps."""
         return self.batch(buffer, self.draw(buffer, key, size), gamma)
 
     def batch_of_sequences(self, rows: dict[str, PyTree], gamma: ArrayLike) -> Batch:
-        """The steps of all sequences one after another.
+        """A batch of the concatenated steps of sequences.
 
         Args:
             rows: The rows of sequences, shaped `(sequences, length, ...)`.
-            gamma: Discount, of transitions over several steps.
+            gamma: Discount for n-step returns.
 
         Returns:
-            The batch. Steps of the burn-in have a weight of zero.
+            The batch. Burn-in steps have weight zero.
         """
         ends, after = rows["ends"], None
         first = jnp.concatenate([jnp.zeros_like(ends[:, :1]), ends[:, :-1]], axis=1)
@@ -105,14 +105,14 @@ class Sampling(NamedTuple):
         return batch
 
     def weights_of(self, of_drawn: Float[Array, "drawn"], batch: Batch) -> Float[Array, "samples"]:
-        """The weights of samples, from the importance weights of what was drawn."""
+        """Weights of the steps, from the importance weights of the drawn samples."""
         if self.sequence_length is None:
             return of_drawn
         weights = jnp.repeat(of_drawn, self.length)
         return weights * batch["weights"] if self.burn_in else weights
 
     def errors_of(self, td_errors: Float[Array, "samples"]) -> Float[Array, "drawn"]:
-        r"""The errors that priorities are made of, from the errors of samples.
+        r"""Errors of the drawn samples, for their priorities, from the errors of the steps.
 
         For each sequence $\eta \max_t |\delta_t| + (1 - \eta) \overline{|\delta|}$, $\eta = 0.9$.
         """
@@ -125,15 +125,15 @@ class Sampling(NamedTuple):
 def over_several_steps(
     rows: dict[str, PyTree], n: int, gamma: ArrayLike
 ) -> tuple[dict[str, PyTree], Int[Array, "sequences length"]]:
-    """Transitions over up to `n` steps, none of them over the end of an episode or of its sequence.
+    """Transitions over up to `n` steps, cut at the end of an episode or sequence.
 
     Args:
         rows: The rows of sequences, shaped `(sequences, length, ...)`.
-        n: Largest number of steps (static).
+        n: Maximum number of steps (static).
         gamma: Discount.
 
     Returns:
-        The rows, as `DeviceBuffer.n_step` gives them; and the last step of each, by its place in the
+        The rows, as in `DeviceBuffer.n_step`, and the index of each transition's last step in its
         sequence.
     """
     length = rows["ends"].shape[1]

@@ -1,4 +1,4 @@
-"""Targets of on-policy agents: values, advantages and returns of a rollout."""
+"""Values, advantages and returns of a rollout, which on-policy agents learn from."""
 
 import functools
 import math
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from jaxagents.agents.on_policy import OnPolicyBase
 
 BackwardStep = Callable[[Any, Any], tuple[Any, Any]]
-"""Maps the accumulated value of the following step, and this step, to what is carried and collected."""
+"""Maps the following step's accumulated value and this step to the carry and the output."""
 
 _SHARE_OF_ENDS = 32
-"""One in so many steps of a rollout is the last of an episode, about, or fewer are."""
+"""Usually at most one in this many steps of a rollout is the last of an episode."""
 
 _REMEMBERED = 100
-"""Rollouts. Returns grow while an agent learns, so that old ones must be forgotten."""
+"""Number of rollouts. Returns grow as an agent learns, so old ones must be forgotten."""
 
 
 # Values.
@@ -47,10 +47,10 @@ _REMEMBERED = 100
 def with_values(
     agent: "OnPolicyBase", runner: Runner, traj: Transition
 ) -> tuple[Runner, Transition]:
-    """A rollout with the values that the critic now gives, and the runner with its memories after it."""
+    """Values a rollout with the current critic; also returns the runner with the critic's memories."""
     config, carry = agent.config, runner.critic_carry
     critic = whole_critic(agent.config, runner.actor_training, runner.critic_training)
-    if jax.tree.leaves(traj.critic_carry):  # valued before, from memories that the runner has left
+    if jax.tree.leaves(traj.critic_carry):  # valued before; the runner's memories have moved on
         carry = jax.tree.map(lambda x: x[0], traj.critic_carry)
     carry = sharding.whole(carry) if config.replicated_updates else carry
     if remembers(critic.model_def):
@@ -66,10 +66,10 @@ def with_values(
 
 
 def _values_at_once(agent: "OnPolicyBase", critic: TrainState, traj: Transition) -> Transition:
-    """A rollout with the values of a critic without a memory.
+    """Values a rollout with a critic without a memory.
 
-    The true successor is the next observation, unless the episode or the rollout ends. A CPU computes
-    only the values of the others; devices that share environments, and accelerators, compute all.
+    The true successor is the next observation, unless the episode or the rollout ends. A CPU values
+    only these other successors; accelerators, and devices that share environments, value all.
     """
     values_of = functools.partial(agent._values, critic)
     few = jax.default_backend() == "cpu" and _n_sharing(agent.config) == 1
@@ -96,10 +96,11 @@ def _values_at_once(agent: "OnPolicyBase", critic: TrainState, traj: Transition)
 def _values_in_turn(
     agent: "OnPolicyBase", critic: TrainState, carry: PyTree, traj: Transition
 ) -> tuple[PyTree, Transition]:
-    """The memories of a critic after a rollout, and the rollout with values and the memories before.
+    """Values a rollout with a recurrent critic.
 
-    A memory at a step holds what was observed before it in its episode. The true successor is valued
-    with the memory after the step, whether or not the episode ends there.
+    Returns the critic's memories after the rollout, and the rollout with values and with the memories
+    before each step. A true successor is valued with the memory after the step, even if the episode
+    ends there.
     """
     over = traj.terminated | traj.truncated
 
@@ -121,13 +122,13 @@ def _values_in_turn(
 
 
 def values_from(agent: "OnPolicyBase", outputs: Array) -> Float[Array, "samples ..."]:
-    """Outputs of a critic, samples first, as values (of each actor), in single precision at least."""
+    """Outputs of a critic, samples first, as values (per actor) in at least single precision."""
     values = outputs.reshape(len(outputs), *agent.episodes.actors_shape)
     return values.astype(jnp.promote_types(values.dtype, jnp.float32))
 
 
 def steps_valued_at_once(config: OnPolicyConfig) -> int:
-    """Number of steps of a rollout for which networks are applied at once."""
+    """Number of steps of a rollout that networks value in one batch."""
     n_samples = config.rollout_length * config.batch_size // _n_sharing(config)
     n_parts = max(config.n_minibatches, fewest_parts(n_samples))
     return math.ceil(config.rollout_length / n_parts)
@@ -142,13 +143,13 @@ def _n_sharing(config: OnPolicyConfig) -> int:
 
 
 def with_advantages(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> Transition:
-    """A rollout with its advantages and targets.
+    """Adds advantages and targets to a rollout.
 
-    Values of actors that have left, which no critic learns, play no part: what such an actor is still
-    rewarded, until its episode or the rollout ends, is summed up.
+    No critic learns values for actors that have left, so these are not used: the rewards that such an
+    actor still gets are summed until its episode or the rollout ends.
 
     Args:
-        agent: The agent, whose hooks give them step by step.
+        agent: The agent, whose hooks compute advantages and targets step by step.
         runner: The runner after the rollout.
         traj: The rollout with its values, shaped `(time, environments, ...)`.
 
@@ -156,8 +157,8 @@ def with_advantages(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> 
         The rollout.
 
     Raises:
-        TypeError: A step gives something else than two arrays.
-        ValueError: It gives arrays of other shapes, or rewards are shaped otherwise than values.
+        TypeError: A hook does not return two arrays.
+        ValueError: A hook returns arrays of the wrong shape, or rewards and values differ in shape.
     """
     gamma, gae_lambda = runner.hyperparams.gamma, agent._gae_lambda(runner.hyperparams)
     now, later = playing(traj.obs), playing(traj.next_obs)
@@ -195,7 +196,7 @@ def with_advantages(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> 
 
 
 def _backward(step: BackwardStep, after: Array, inputs: Any) -> tuple[Array, Array]:
-    """One step of a hook that goes backwards through a rollout, checked."""
+    """Calls a hook that goes backwards through a rollout for one step, and checks its outputs."""
     output, expected = (
         step(after, inputs),
         "what the step before is given, and the output of this step",
@@ -213,7 +214,7 @@ def _backward(step: BackwardStep, after: Array, inputs: Any) -> tuple[Array, Arr
 
 
 def explained_variance(agent: "OnPolicyBase", traj: Transition) -> Float[Array, ""]:
-    """The share of the variance of returns that values explain, the mean over actors that played."""
+    """Share of the variance of returns that values explain, averaged over actors that played."""
     value, target, weights = traj.value, traj.target, playing(traj.obs)
     if agent.config.replicated_updates:
         value, target, weights = jax.tree.map(
@@ -230,14 +231,14 @@ def explained_variance(agent: "OnPolicyBase", traj: Transition) -> Float[Array, 
 
 
 def shares_params(network: nn.Module | None) -> bool:
-    """Whether a network, or one inside of it, has the same parameters for all actors."""
+    """Whether a network, or one inside it, has the same parameters for all actors."""
     if network is None or getattr(network, "shared_params", False):
         return network is not None
     return shares_params(getattr(network, "network", None))
 
 
 def targets_after(config: OnPolicyConfig, runner: Runner, traj: Transition) -> PyTree:
-    """Running statistics of targets with a rollout added; `()` unless values are normalised."""
+    """Running statistics of targets, updated with a rollout; `()` unless values are normalised."""
     if not config.normalise_values:
         return runner.targets
     targets, weights = sharding.in_one_order(
@@ -249,9 +250,9 @@ def targets_after(config: OnPolicyConfig, runner: Runner, traj: Transition) -> P
 def observe_targets(
     targets: Float[Array, "..."], weights: Weights, moments: ops.Moments
 ) -> ops.Moments:
-    """Adds the returns of a rollout to the moments.
+    """Adds the returns of a rollout to running moments.
 
-    Each rollout weighs as much as every other until there are 100 of them, and 1% from then on.
+    The first 100 rollouts weigh the same; each later one weighs 1%.
 
     Args:
         targets: The targets of the rollout, with leading axes of samples.
@@ -268,12 +269,12 @@ def observe_targets(
 
 
 def in_units_of_critic(config: OnPolicyConfig, runner: Runner, traj: Transition) -> Transition:
-    """A rollout with the values that the critic gave, and the targets that it is to give, normalised.
+    """Normalises the values and targets of a rollout.
 
     Args:
         config: Configuration of the agent.
         runner: The runner after the rollout.
-        traj: The rollout, with true values and targets.
+        traj: The rollout, with original values and targets.
 
     Returns:
         The rollout.

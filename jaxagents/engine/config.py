@@ -27,7 +27,7 @@ _OUTSIDE = {
     "keep_checkpoints": None,
     "stop_if_not_finite": True,
 }
-"""Fields that concern no compiled program, with the values that they have without files."""
+"""Fields that affect no compiled program, with their values for an agent without files."""
 _EVALUATED_ONCE = {
     "n_steps": 1,
     "eval_frequency": 1,
@@ -38,7 +38,7 @@ _EVALUATED_ONCE = {
 
 
 class _TakesOtherNames(abc.ABCMeta):
-    """The constructor of configurations, which takes other names of their fields as well."""
+    """Metaclass of configurations, whose constructor also accepts other names of fields."""
 
     if not TYPE_CHECKING:  # a type checker reads the names in the class
 
@@ -49,11 +49,11 @@ class _TakesOtherNames(abc.ABCMeta):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Config(StaticConfig, metaclass=_TakesOtherNames):
-    """Base of the configurations of all agents. Compares and hashes by value.
+    """Base class of the configurations of all agents. Compares and hashes by value.
 
-    The constructor and `replace` also take `n_updates` or `total_timesteps` for `n_steps`, and `n_envs`
-    for `batch_size`. Numbers that contradict each other are refused, and all can be read. Agents that
-    learn from a dataset have no environments: they take `n_updates` alone, and the others are 0.
+    The constructor and `replace` also accept `n_updates` or `total_timesteps` for `n_steps`, and
+    `n_envs` for `batch_size`. Contradicting values raise an error. All names can be read. Agents that
+    learn from a dataset have no environments: they only accept `n_updates`; the others are 0.
 
     ```python
     config = ppo.AgentConfig(
@@ -63,39 +63,39 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
     ```
 
     Attributes:
-        n_steps: Number of updates that `train` makes (additional ones when it goes on from a runner).
-        n_updates: Another name of `n_steps`.
-        n_envs: Another name of `batch_size`, the number of parallel environments.
-        total_timesteps: In place of `n_steps`, number of environment steps over all environments,
-            rounded up to whole updates. Those before the first update do not count.
-        eval_frequency: Number of update steps between evaluations.
-        eval_rng: Random key of the evaluations during training, or its seed; every evaluation plays
-            episodes of the same seeds. `None` is key 0.
-        n_evals: Number of episodes of an evaluation during training. `None` is 32, and 10 where
+        n_steps: Number of updates that `train` makes, also when it continues from a runner.
+        n_updates: Another name for `n_steps`.
+        n_envs: Another name for `batch_size`, the number of parallel environments.
+        total_timesteps: In place of `n_steps`, the number of environment steps over all environments,
+            rounded up to whole updates. Steps before the first update do not count.
+        eval_frequency: Number of updates between evaluations.
+        eval_rng: Random key or seed of the evaluations during training; every evaluation plays
+            episodes with the same seeds. `None` means key 0.
+        n_evals: Number of episodes per evaluation during training. `None` means 32, or 10 if
             environments are stepped on the host.
-        eval_deterministic: Whether evaluations during training play the greedy actions, rather than
-            actions drawn from the policy.
-        max_episode_steps: Steps after which an episode is truncated, if the environment does not
-            truncate it earlier. `None` is the environment's own limit, or 9999 if it has none.
-        terminate_at_limits: Whether a truncated episode counts as terminated, so that its last successor
-            is worth nothing. Right for agents that can tell the time, such as agents with a memory, in
-            episodes of a fixed length.
-        final_info: Names of entries of the environment's `info` whose values at the last step of each
-            episode are among the metrics, such as whether it was won.
-        summed_info: Names of entries whose sums over each episode are, such as costs. Rollouts of
-            on-policy agents hold both (`traj.info`). On the host they are numbers of single precision.
-        checkpoint_dir: Folder for checkpoints, configuration and metrics, which is made absolute.
-            `None` saves nothing.
-        restore_agent: Whether `checkpoint_dir` may already hold checkpoints.
+        eval_deterministic: Whether evaluations during training take greedy actions instead of sampling
+            them.
+        max_episode_steps: Steps after which an episode is truncated, unless the environment truncates
+            it earlier. `None` means the environment's own limit, or 9999 if it has none.
+        terminate_at_limits: Whether to treat truncation as termination, without bootstrapping from the
+            last state. Right for agents that know the time, such as agents with a memory, in episodes
+            of a fixed length.
+        final_info: Names of entries in the environment's `info` whose values at the last step of each
+            episode become metrics, such as whether it was won.
+        summed_info: Names of entries whose sums over each episode become metrics, such as costs.
+            Rollouts of on-policy agents hold both (`traj.info`). On the host they are float32.
+        checkpoint_dir: Folder for checkpoints, configuration and metrics, made absolute. `None` saves
+            nothing.
+        restore_agent: Whether `checkpoint_dir` may already contain checkpoints.
         keep_checkpoints: Number of latest checkpoints to keep besides the best. `None` keeps all.
-        n_groups: Number of groups of environments (or of a dataset's rows), within which samples are
-            mixed. The devices of a mesh share out the groups, so that no sample has to leave its device.
-            Results depend on it, but not on the number of devices.
-        replicated_updates: Whether every device of a mesh learns from the samples of all of them,
-            instead of taking the mean of the gradients that each computes from its own. Training is then
-            bit for bit the same on any number of devices, but more of them speed up collecting only.
-        stop_if_not_finite: Whether training ends with an error once parameters, losses, gradient norms,
-            observations or rewards are not finite numbers. Otherwise it warns.
+        n_groups: Number of groups of environments (or dataset rows); samples are mixed within groups.
+            The devices of a mesh split the groups, so that no sample has to leave its device. Results
+            depend on this number, but not on the number of devices.
+        replicated_updates: Whether every device of a mesh learns from all samples, instead of averaging
+            the gradients that each device computes from its own. Training is then bit for bit the same
+            on any number of devices, but more devices only speed up collection.
+        stop_if_not_finite: Whether to end the run with an error when parameters, losses, gradient
+            norms, observations or rewards become non-finite. `False` only warns.
     """
 
     n_steps: int = checked(200, positive)
@@ -127,19 +127,19 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
 
     batch_size: ClassVar[int] = 0
     rollout_length: ClassVar[int] = 0
-    """Those of agents that learn from a dataset. Others have fields of these names."""
+    """Zero for agents that learn from a dataset. Other agents declare them as fields."""
 
     outside: ClassVar[Collection[str]] = tuple(_OUTSIDE)
 
     shared_out: ClassVar[tuple[str, ...]] = ("n_groups",)
-    """Fields whose numbers the groups, and the devices of a mesh, share out."""
+    """Fields that groups and devices must divide."""
 
     def __post_init__(self) -> None:
         """Validates the fields.
 
         Raises:
             TypeError: A field holds a traced value, or a number of the wrong type.
-            ValueError: A number is out of range, or fields do not fit together.
+            ValueError: A number is out of range, or fields contradict each other.
         """
         super().__post_init__()
         if self.restore_agent and self.checkpoint_dir is None:
@@ -161,42 +161,42 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
 
     @property
     def steps_per_update(self) -> int:
-        """Environment steps of an update, over all environments; 0 where it learns from a dataset."""
+        """Environment steps per update, over all environments; 0 when learning from a dataset."""
         return self.batch_size * self.rollout_length
 
     def amount(self, n_updates: int) -> str:
-        """The steps that updates amount to, in words: `2 updates x 8 steps = 16 environment steps`."""
+        """Describes the steps that updates take: `2 updates x 8 steps = 16 environment steps`."""
         steps = self.steps_per_update
         each, total = counted(steps, "step"), counted(n_updates * steps, "environment step")
         return f"{counted(n_updates, 'update')} x {each} = {total}"
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed, by any of their names."""
+        """A copy with some fields changed; other names of fields are accepted too."""
         return dataclasses.replace(self, **self._by_own_names(changes, self))
 
     @classmethod
     def other_names(cls) -> list[str]:
-        """The names that the constructor and `replace` take besides the fields' own."""
+        """Names that the constructor and `replace` accept besides the field names."""
         own = field_names(cls)
         others = OTHER_NAMES if "batch_size" in own else ("n_updates",)
         return [name for name in others if name not in own]
 
     @classmethod
     def _by_own_names(cls, given: Mapping[str, Any], current: Self | None = None) -> dict[str, Any]:
-        """Fields without their other names, which are checked first.
+        """Checks fields and translates their other names.
 
         Args:
-            given: The fields, by any names.
-            current: The configuration whose fields they replace.
+            given: Values by field name or other name.
+            current: The configuration that they change.
 
         Raises:
-            TypeError: A name is unknown, or a number is no integer.
+            TypeError: A name is unknown, or a number is not an integer.
             ValueError: Numbers contradict each other, or are not positive.
         """
         own, others = field_names(cls), cls.other_names()
         check_known_fields(cls, given, [*own, *others])
         fields = dict(given)
-        if fields.keys() >= set(own):  # as dataclasses.replace gives them, with what stays the same
+        if fields.keys() >= set(own):  # dataclasses.replace also passes the unchanged fields
             for field in {OTHER_NAMES[x] for x in others if x in given}:
                 del fields[field]
         sizes = cls if current is None else current
@@ -204,22 +204,22 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
         return by_own_names(cls.__name__, fields, others, of_update)
 
     def check_devices(self, n_devices: int) -> None:
-        """Raises if that many devices cannot share the work equally.
+        """Raises if the devices cannot share the work equally.
 
         Args:
-            n_devices: Number of devices along the axis of a mesh over which it is split.
+            n_devices: Number of devices along the mesh axis that splits it.
 
         Raises:
-            ValueError: They cannot; the error names numbers that would do.
+            ValueError: They cannot; the error suggests numbers that work.
         """
         what = f"the {n_devices} devices that share a training"
         for name in self.shared_out:
             check_multiple(f"{type(self).__name__}.{name}", getattr(self, name), n_devices, what)
 
     def without_files(self) -> Self:
-        """The same computation without anything that concerns files."""
+        """A copy without the settings for files."""
         return dataclasses.replace(self, **_OUTSIDE)
 
     def updates(self) -> "Config":
-        """The same updates, without anything that concerns files, evaluations and how many they are."""
+        """The same updates, without settings for checkpoints, evaluations and the number of updates."""
         return dataclasses.replace(self.without_files(), **_EVALUATED_ONCE)
