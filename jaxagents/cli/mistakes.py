@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from jaxagents.core.extras import GYMNASIUM, SUITES, check_installed
-from jaxagents.core.names import check_known
+from jaxagents.core.extras import GYMNASIUM, SUITES, check_installed, likely_environment
 
 
 class CommandError(Exception):
@@ -102,8 +101,9 @@ def check_environment(name: str) -> None:
             check_installed(suite)
         return
     own_name = name.removeprefix("gymnax:")
-    if ":" not in own_name:
-        check_known("environment", own_name, environment_names(), error=MistakeError)
+    if ":" not in own_name and own_name not in (known := environment_names()):
+        hint = likely_environment(own_name, known)
+        raise MistakeError(f"There is no environment '{own_name}'. {hint}")
 
 
 def environment_names() -> Sequence[str]:

@@ -2,10 +2,13 @@
 
 import importlib
 import json
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution, version
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
+
+from jaxagents.core.names import nearest
 
 
 def require(module: str, extra: str) -> Any:
@@ -119,3 +122,24 @@ def check_installed(suite: str) -> None:
     """
     if not is_installed(suite):
         raise ImportError(f"{suite} is not installed: {pip_install(suite)} installs it.")
+
+
+def likely_environment(name: str, of_gymnax: Sequence[str]) -> str:
+    """Names the environment of gymnax or Gymnasium that an unknown name is most like.
+
+    Args:
+        name: The name that was given. Gymnasium is imported only if it begins none of gymnax.
+        of_gymnax: The names of gymnax.
+
+    Returns:
+        A question, or all names of gymnax if none is near.
+    """
+    if name.startswith("ALE/"):
+        return f"Did you mean '{GYMNASIUM}:ale_py:{name}'?"
+    begun = any(known.lower().startswith(name.lower()) for known in of_gymnax)
+    found = not begun and is_installed(GYMNASIUM)
+    registered = importlib.import_module(GYMNASIUM).registry if found else ()
+    near = nearest(name, [*registered, *of_gymnax])
+    if near is None:
+        return f"There are: {', '.join(of_gymnax)}."
+    return f"Did you mean '{'' if near in of_gymnax else GYMNASIUM + ':'}{near}'?"

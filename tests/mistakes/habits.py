@@ -49,6 +49,13 @@ MISTAKES = {
     "An environment in place of its parameters": lambda: jaxagents.PPO(
         MatchSign(), MatchSign(), AgentConfig()
     ),
+    'A name of Gymnasium: `PPO("LunarLander-v3", None, config)`': lambda: jaxagents.PPO(
+        "LunarLander-v3", None, AgentConfig()
+    ),
+    'A name of an older release of Gymnasium: `jaxagents.make("LunarLander-v2")`': lambda: (
+        jaxagents.make("LunarLander-v2")
+    ),
+    'A name of Atari: `jaxagents.make("ALE/Pong-v5")`': lambda: jaxagents.make("ALE/Pong-v5"),
     "`config._replace`, of 0.2.5": lambda: AgentConfig()._replace(n_steps=3),
     "`deterministic_mode`, of 0.2.5": lambda: AgentConfig(deterministic_mode=True),
     "`from jaxagents import PPOAgent`, of 0.2.5": lambda: jaxagents.PPOAgent,

@@ -8,22 +8,21 @@ from typing import Any
 
 from jaxtyping import PyTree
 
-from jaxagents.core.extras import GYMNASIUM, SUITES
+from jaxagents.core.extras import GYMNASIUM, SUITES, likely_environment
 from jaxagents.core.names import check_known
 from jaxagents.envs.adapters.functional import Functional, check_arguments
 from jaxagents.envs.adapters.native import adapter_named, adapter_of
 from jaxagents.envs.environment import Environment
 
 _SUITES = (
-    "Names without a suite are of gymnax, such as 'CartPole-v1'; names of "
-    f"{', '.join(SUITES)} begin with the suite, as in 'brax:ant'."
+    "Names of gymnax stand alone, such as 'CartPole-v1'; all others begin with their suite, as in "
+    f"'brax:ant': {', '.join(SUITES)}."
 )
 _DRAWS_WITH = "matplotlib", "matplotlib.colors", "matplotlib.pyplot", "seaborn"
-_ADVICE = {
-    "gymnax": f" {_SUITES}",
-    GYMNASIUM: " Environments that another package registers begin with it, as in "
-    "'gymnasium:ale_py:ALE/Pong-v5'.",
-}
+_OF_OTHER_PACKAGES = (
+    " Environments that another package registers begin with it, as in "
+    "'gymnasium:ale_py:ALE/Pong-v5'."
+)
 
 
 def as_environment(env: Any, params: PyTree = None) -> Environment:
@@ -111,14 +110,15 @@ def make(name: str, **options: Any) -> Environment:
         raise ValueError(f"There is no suite '{suite}' ('{name}'). {_SUITES}")
     if suite == "gymnax":
         gymnax = _import_gymnax()
-        known = list(gymnax.registered_envs)
-    else:
-        gymnax, known = None, adapter_named(suite).names()
-    if not (suite == GYMNASIUM and ":" in own_name):
-        check_known(f"{suite} environment", own_name, known, _ADVICE.get(suite, ""))
-    if gymnax is not None:
+        if own_name not in gymnax.registered_envs:
+            hint = likely_environment(own_name, list(gymnax.registered_envs))
+            raise ValueError(f"There is no gymnax environment '{own_name}'. {hint} {_SUITES}")
         return Functional(*gymnax.make(own_name, **options))
-    return adapter_named(suite).named(own_name, **options)
+    adapter = adapter_named(suite)
+    if not (suite == GYMNASIUM and ":" in own_name):
+        advice = _OF_OTHER_PACKAGES if suite == GYMNASIUM else ""
+        check_known(f"{suite} environment", own_name, adapter.names(), advice)
+    return adapter.named(own_name, **options)
 
 
 class _Later(ModuleType):
