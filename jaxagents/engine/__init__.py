@@ -1,1 +1,1 @@
-"""The machinery of trainings: programs, points, progress, interruption, sweeps."""
+"""The machinery of runs: programs, evaluation points, progress, interruption, sweeps."""

@@ -1,4 +1,4 @@
-"""The behaviour of an agent: environment, configuration, and the hooks that families fill in."""
+"""The behaviour of an agent: environment, configuration, and the hooks that families implement."""
 
 import abc
 import copy
@@ -35,43 +35,43 @@ BehaviourT = TypeVar("BehaviourT", bound="Behaviour")
 
 
 class FunctionalEnvironment(Protocol):
-    """An environment of gymnax, or any other with these methods."""
+    """A gymnax environment, or any other with these methods."""
 
     def reset_env(self, key: Key[Array, ""], params: PyTree, /) -> tuple[PyTree, PyTree]:
-        """Starts an episode: its first observation and state."""
+        """Starts an episode; returns its first observation and state."""
         ...
 
     def step_env(
         self, key: Key[Array, ""], state: PyTree, action: PyTree, params: PyTree, /
     ) -> tuple[PyTree, ...]:
-        """Takes one step: observation, state, reward, whether the episode ended, and a dict."""
+        """Takes one step; returns observation, state, reward, whether the episode ended, and a dict."""
         ...
 
 
 class HostedEnvironment(Protocol):
-    """An environment of Gymnasium or PettingZoo, or a vector of them."""
+    """A Gymnasium or PettingZoo environment, or a vector of them."""
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
-        """Starts an episode: its first observation, and a dict."""
+        """Starts an episode; returns its first observation and a dict."""
         ...
 
     def step(self, action: Any, /) -> Any:
-        """Takes one step: observation, reward, terminated, truncated, and a dict."""
+        """Takes one step; returns observation, reward, terminated, truncated and a dict."""
         ...
 
 
 GivenEnvironment = Environment | FunctionalEnvironment | HostedEnvironment | str
-"""Whatever an agent takes as an environment."""
+"""Any environment that an agent accepts."""
 
 
 class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtTheEnd):
-    """The part of an agent that algorithms fill in, and that its programs are made from.
+    """The part of an agent that algorithms implement and that its programs are made from.
 
-    It is frozen once its constructor has run, and compared by value.
+    It is frozen once its constructor has run, and compares by value.
 
-    A family of agents says how a fresh `Runner` is made (`_create_runner`), what one update is
-    (`_training_step`), what of a runner acts (`_acting`), and how hyperparameters are replaced
-    (`_with_hyperparams`).
+    A family of agents implements `_create_runner` for a fresh `Runner`, `_training_step` for one
+    update, `_acting` for the part of a runner that acts, and `_with_hyperparams` to replace
+    hyperparameters.
     """
 
     config: ConfigT
@@ -84,12 +84,12 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
     _is_of_actors: ClassVar[bool] = False
     """Whether rewards and values have an axis of actors."""
     _shows_critic_state: ClassVar[bool] = False
-    """Whether observations hold what a centralised critic sees."""
+    """Whether observations include the state for a centralised critic."""
     _hooks: tuple[str, ...] = ("_eval_metrics", "_config_type", "_hyperparams_type")
     programs: Programs[Self] = cast(Any, None)
     """The compiled programs; `None` inside a program, which is itself compiled."""
     _key: Hashable = None
-    """It is compared by this, and frozen once it has it."""
+    """Key for comparison; once set, the object is frozen."""
 
     def __init__(
         self,
@@ -101,18 +101,17 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         """Makes an agent and validates everything that can be validated before training.
 
         Args:
-            env: Environment of gymnax, Gymnasium or another suite, its name as
-                [`make`][jaxagents.make] takes it, any object with `reset_env(key, params)` and
+            env: An environment of gymnax, Gymnasium or another suite, a name for
+                [`make`][jaxagents.make], any object with `reset_env(key, params)` and
                 `step_env(key, state, action, params)`, or an
                 [`Environment`][jaxagents.envs.Environment]; `n_actors` makes it multi-agent.
-            env_params: Its parameters; `None` takes `env.default_params`. An `Environment` holds its
-                own: pass `None`.
+            env_params: The environment's parameters; `None` takes `env.default_params`. An
+                `Environment` holds its own: pass `None`.
             config: Static configuration.
-            eval_during_training: Whether the agent is evaluated at each evaluation point of
-                training.
+            eval_during_training: Whether to evaluate the agent at each evaluation point of training.
 
         Raises:
-            TypeError: The configuration is of another agent, or a method or hook is missing.
+            TypeError: The configuration belongs to another agent, or a method or hook is missing.
             ValueError: The environment, the networks and the configuration do not fit together.
             FileExistsError: The checkpoint folder already holds checkpoints.
         """
@@ -150,7 +149,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
             config.terminate_at_limits,
         )
 
-    # The waist: what a family of agents fills in.
+    # What a family of agents implements.
 
     @abc.abstractmethod
     def _create_runner(self, rng: Key[Array, ""], hyperparams: HyperparametersT) -> RunnerT:
@@ -158,36 +157,36 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
 
     @abc.abstractmethod
     def _training_step(self, runner: RunnerT) -> tuple[RunnerT, Report]:
-        """Makes one update. What calls it counts the update, and notes the numbers of the report."""
+        """Makes one update. The caller counts it, and records the numbers of the report."""
 
     @abc.abstractmethod
     def _with_hyperparams(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
         """Replaces the hyperparameters of a runner."""
 
     def _with_schedules(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
-        """A runner with hyperparameters that it keeps for its next update, schedules or not."""
+        """A runner with the given hyperparameters, which may include schedules, for its next update."""
         return runner.replace(hyperparams=hyperparams)
 
     def moment(self, runner: RunnerT) -> Moment:
-        """The moment of a training at which a runner stands, as far as its environment knows of it.
+        """The update step of a runner, and its environment's parameters at that step.
 
         Args:
             runner: Any runner.
 
         Returns:
-            Its update step, and the parameters that its hyperparameters then give the environment.
+            The update step, and the environment parameters that its hyperparameters set.
         """
         params = dict(runner.hyperparams.env_params)
         return Moment(runner.update_step, values_at(params, runner.update_step))
 
     def at(self, moment: Moment) -> Self:
-        """The same agent, in its environment as it is at a moment of a training.
+        """The same agent, with its environment as it is at some update.
 
         Args:
-            moment: The moment.
+            moment: The update step, and the environment parameters.
 
         Returns:
-            The agent, itself if the environment is the same throughout.
+            The agent, or itself if the environment does not change.
         """
         episodes = self.episodes.at_update(*moment)
         if episodes is self.episodes:
@@ -198,7 +197,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
 
     @abc.abstractmethod
     def _acting(self, runner: RunnerT) -> PyTree:
-        """The part of a runner that acts, such as the actor, which `policy` is given."""
+        """The part of a runner that acts, such as the actor; passed to `policy`."""
 
     @abc.abstractmethod
     def policy(self, training: PyTree, obs: PyTree) -> PyTree:
@@ -230,15 +229,15 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
 
         Args:
             training: The part of a runner that acts.
-            carry: The memory: at first `initial_carry`, then the returned one.
+            carry: The memory: first `initial_carry`, then the one returned last.
             obs: One observation.
-            rng: Random key of an action drawn from the policy; without one, it is the greedy one.
+            rng: Random key to sample the action with; `None` takes the greedy action.
 
         Returns:
-            The memory afterwards, and one action.
+            The new memory, and one action.
 
         Raises:
-            NotImplementedError: There is a random key, but the family of agents does not draw.
+            NotImplementedError: A random key is given, but the family of agents does not sample.
         """
         if rng is not None:
             raise NotImplementedError(
@@ -249,7 +248,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
 
     @classmethod
     def _called_alike(cls) -> tuple[str, ...]:
-        """Names of the hooks that are given the same arguments in every subclass."""
+        """Names of the hooks that take the same arguments in every subclass."""
         return (*cls._hooks, "policy")
 
     @functools.cached_property
@@ -258,7 +257,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         return jax.eval_shape(lambda: self.episodes.reset(jax.random.key(0))[0])
 
     def _complete(self, runner: RunnerT) -> RunnerT:
-        """A runner to go on from, with what a checkpoint may have left out."""
+        """The runner, with anything recreated that its checkpoint left out."""
         return runner
 
     def _validate(self) -> None:
@@ -277,20 +276,20 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
 
     @property
     def host_collection(self) -> HostCollection | None:
-        """How the agent plays and learns where environments are stepped on the host.
+        """How the agent plays and learns if environments are stepped on the host.
 
-        `None` for agents that do not play while they learn.
+        `None` for agents that do not play during training.
         """
         return None
 
     def vital_arrays(self, runner: RunnerT) -> dict[str, PyTree]:
-        """The arrays of a runner that must stay finite for training to go on.
+        """The arrays of a runner that must stay finite for training to continue.
 
         Args:
             runner: Any runner.
 
         Returns:
-            Pytrees of arrays, by what they are.
+            Pytrees of arrays, by description.
         """
         return {}
 
@@ -303,12 +302,12 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
     ) -> Metrics:
         """The metrics of an evaluation; override it to add more.
 
-        An override may have a further argument, `info`: a dict of those entries of the environment's
-        info that `config.final_info` and `config.summed_info` name, episodes first.
+        An override may take another argument, `info`: a dict of the entries of the environment's info
+        named in `config.final_info` and `config.summed_info`, episodes first.
 
         Args:
             terminated: Whether the environment ended each episode.
-            truncated: Whether a time limit cut each episode.
+            truncated: Whether a time limit ended each episode.
             final_rewards: Rewards of the last steps.
             returns: Undiscounted returns.
 
@@ -326,16 +325,16 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
 
     @property
     def behaviour(self) -> Self:
-        """The same agent without files and memory, from which programs are made."""
+        """The same agent without files and last run, for making programs."""
         return self if self.programs is None else self.programs.behaviour
 
     @property
     def program(self) -> Program[HyperparametersT, RunnerT]:
-        """The pure functions of a runner that training consists of."""
+        """The pure functions of a runner that make up training."""
         return Program(self.behaviour)
 
     def with_data(self, data: PyTree) -> Self:
-        """The same agent, reading other data.
+        """The same agent with other data.
 
         Args:
             data: Arrays of the same shapes.
@@ -350,7 +349,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
     def _hyperparams(
         self, given: HyperparametersT | None, several: bool = False
     ) -> HyperparametersT:
-        """Valid hyperparameters, as arrays: the default ones where none are given."""
+        """Checks hyperparameters and returns them as arrays; `None` takes the defaults."""
         default: Any = self._hyperparams_type
         hyperparams = default() if given is None else given
         _check_kind(type(self).__name__, self._hyperparams_type, hyperparams)
@@ -370,7 +369,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
 
     @abc.abstractmethod
     def _seal(self) -> None:
-        """Does what has to come after the constructor; `_key` is set at last."""
+        """Completes the object after its constructor; sets `_key` last."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if self._key is not None:
@@ -391,16 +390,16 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
 
 
 def without_files(agent: BehaviourT) -> tuple[BehaviourT, list[Any]]:
-    """The behaviour of an agent, validated: the same agent with neither files nor data.
+    """Validates an agent and copies it without files and data.
 
-    Also gives its parts with code of users.
+    Also returns its parts that contain user code.
     """
     twin = copy.copy(agent)
     twin.config = agent.config.without_files()
     twin.data = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), agent.data)
     parts = {name: part for name, part in vars(twin).items() if name != "_key"}
     twin._key, may_change = fingerprint_and_users_own((type(agent), parts))
-    if Programs.are_known(twin):  # and so is that it is valid
+    if Programs.are_known(twin):  # then it has been validated
         return twin, may_change
     check_hook_names(type(agent), agent._hooks, FORMER_HOOKS, vars(agent))
     check_hook_forms(agent, agent._called_alike())
@@ -422,7 +421,7 @@ def without_files(agent: BehaviourT) -> tuple[BehaviourT, list[Any]]:
 
 
 def _check_kind(owner: str, expected: type, given: object) -> None:
-    """Raises unless an agent is given something of a class."""
+    """Raises unless an agent's argument is an instance of the expected class."""
     if isinstance(given, expected):
         return
     name, found, hint = expected.__name__, f"a {name_of(type(given))}", ""

@@ -1,4 +1,4 @@
-"""Checks of how agents are made, and of what their updates and evaluations give, before compiling."""
+"""Checks of how agents are made, and of what their updates and evaluations return."""
 
 import abc
 import inspect
@@ -16,20 +16,20 @@ from jaxagents.engine.config import Config
 from jaxagents.envs.play import NAMES_OF_METRICS
 
 _OF_EVALUATIONS = ("terminated", "truncated", "final_rewards", "returns")
-"""Names that `_eval_metrics` gives by itself."""
+"""Names that `Behaviour._eval_metrics` returns."""
 
 
 def check_metrics(metrics: object, n_episodes: int, agent: str) -> None:
-    """Raises if what `_eval_metrics` returns cannot be the metrics of an evaluation.
+    """Raises unless `_eval_metrics` returns valid metrics of an evaluation.
 
     Args:
-        metrics: What it returns.
+        metrics: Its return value.
         n_episodes: Number of episodes.
         agent: Name of the agent.
 
     Raises:
-        TypeError: It is no dict of arrays.
-        ValueError: There are no returns, or not one for each episode, or a name is taken.
+        TypeError: It is not a dict of arrays.
+        ValueError: There is not one return per episode, or a name is taken.
     """
     what = f"{agent}._eval_metrics"
     if not isinstance(metrics, dict):
@@ -60,20 +60,20 @@ def check_metrics(metrics: object, n_episodes: int, agent: str) -> None:
 
 
 def check_update(outcome: object, before: Any, agent: str, config: Config) -> tuple[Any, Report]:
-    """Raises unless an update gives a runner with the arrays that it had, and a report of numbers.
+    """Raises unless an update returns a runner with the same arrays, and a report of scalars.
 
     Args:
-        outcome: What the update gives.
-        before: The runner before it.
+        outcome: The return value of the update.
+        before: The runner before the update.
         agent: Name of the agent.
-        config: Its configuration, which names entries of infos that are metrics too.
+        config: Its configuration, which names entries of infos that become metrics.
 
     Returns:
         The runner and the report.
 
     Raises:
-        TypeError: It gives something else.
-        ValueError: The runner has other arrays, or a number has axes or the name of another metric.
+        TypeError: The update returns something else.
+        ValueError: The runner has other arrays, or a number is not a scalar or has a taken name.
     """
     step = f"{agent}._training_step, or a step that it calls,"
     must = (
@@ -101,16 +101,16 @@ def check_update(outcome: object, before: Any, agent: str, config: Config) -> tu
 
 
 def check_same_arrays(after: PyTree, before: PyTree, step: str, maker: str) -> None:
-    """Raises if an update adds arrays to what it is carried in, or drops some.
+    """Raises if an update adds or drops arrays of its carry.
 
     Args:
-        after: What is carried, after it.
-        before: The same before it.
-        step: What makes the update, for the message.
-        maker: What makes the arrays before the first.
+        after: The carry after the update.
+        before: The carry before the update.
+        step: The function that makes the update, for the message.
+        maker: The function that makes the first carry, for the message.
 
     Raises:
-        ValueError: It does.
+        ValueError: Arrays were added or dropped.
     """
     odd = sorted(leaves_by_name(after).keys() ^ leaves_by_name(before).keys())
     if odd:
@@ -121,14 +121,14 @@ def check_same_arrays(after: PyTree, before: PyTree, step: str, maker: str) -> N
 
 
 def takes_info(hook: Callable[..., object]) -> bool:
-    """Whether an `_eval_metrics` has an argument `info`."""
+    """Whether an `_eval_metrics` takes an argument `info`."""
     return "info" in inspect.signature(hook).parameters
 
 
 class SealedAtTheEnd(abc.ABCMeta):
-    """Seals an object once its whole constructor, a subclass's included, has run."""
+    """Metaclass that calls `_seal` once all constructors, also of subclasses, have run."""
 
-    # Without a return type, or type checkers would lose sight of the class that is made.
+    # A return type would hide the class from type checkers.
     def __call__(cls, *args: Any, **kwargs: Any):
         """Makes an object."""
         try:
@@ -149,7 +149,7 @@ class SealedAtTheEnd(abc.ABCMeta):
 
 
 def _arguments(made: type) -> inspect.Signature:
-    """The arguments of a class's constructor, without their types."""
+    """The signature of a class's constructor, without types."""
     signature = inspect.signature(made.__init__)
     _, *parameters = signature.parameters.values()
     bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
@@ -157,5 +157,5 @@ def _arguments(made: type) -> inspect.Signature:
 
 
 def _is_about_arguments(error: TypeError) -> bool:
-    """Whether an error was raised by a call of a constructor, rather than within it."""
+    """Whether an error was raised by calling the constructor, rather than inside it."""
     return error.__traceback__ is not None and error.__traceback__.tb_next is None

@@ -1,4 +1,4 @@
-"""The programs of a training on one device, or on several that share its environments or its data."""
+"""An agent's programs on one device, or on several that share its environments or data."""
 
 import contextlib
 import functools
@@ -47,19 +47,19 @@ class OnDevice(Generic[RunnerT]):
     shared_by_processes = False
     """Whether several processes make the updates together."""
     _devices: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
-    """Makes a context in which programs are traced, compiled and called."""
+    """Makes the context in which programs are traced, compiled and called."""
 
     keeps_environments: Callable[[], contextlib.AbstractContextManager[Any]] = (
         contextlib.nullcontext
     )
-    """Makes a context in which environments on the host are taken from nobody between calls."""
+    """Makes a context that reserves environments on the host between calls."""
 
     def _placed(self, shapes: PyTree) -> PyTree:
-        """The shapes of a runner, on the devices on which `start` puts it."""
+        """The shapes of a runner, with the sharding of the runners that `start` returns."""
         return shapes
 
     def compile(self, rng: RandomKey, hyperparams: PyTree) -> None:
-        """Compiles programs for their first calls; mistakes in hooks are refused before any compiles."""
+        """Compiles programs ahead of their first calls; mistakes in hooks raise before compilation."""
         jitted = self._jitted
         with self._devices():
             start = jitted.start.trace(rng, hyperparams)
@@ -82,7 +82,7 @@ class OnDevice(Generic[RunnerT]):
 
     @nan_is_allowed
     def place(self, runner: RunnerT) -> RunnerT:
-        """A copy of a runner to go on from."""
+        """A copy of a runner to continue from."""
         return jax.device_put(runner, may_alias=False)
 
     @nan_is_allowed
@@ -91,7 +91,7 @@ class OnDevice(Generic[RunnerT]):
         return self._jitted.restart(runner, hyperparams)
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
-        """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
+        """Makes updates, donating the runner; also returns the first with non-finite numbers."""
         if makes_none(n_updates):
             return runner, {}
         with self._devices():
@@ -115,12 +115,12 @@ class OnDevice(Generic[RunnerT]):
         n_steps: int,
         progress: bool,
     ) -> tuple[RunnerT, Metrics]:
-        """Makes a whole training in one program."""
+        """Makes a whole run in one program."""
         return self._jitted.train(rng, hyperparams, runner, self._data, n_steps, progress)
 
 
 def makes_none(n_updates: ArrayLike) -> bool:
-    """Whether a number of updates is known to be none, whose numbers no report tells."""
+    """Whether a number of updates is known to be zero."""
     return not is_tracing(n_updates) and not np.asarray(n_updates)
 
 
@@ -135,7 +135,7 @@ class _OnDevice(NamedTuple):
 
 
 def _on_device(behaviour: Behaviour) -> _OnDevice:
-    """The compiled functions of equal agents on one device."""
+    """The compiled functions that equal agents share on one device."""
     program = behaviour.program
     return _OnDevice(
         start=(jax.jit if behaviour.collects_at_start else quick_jit)(program.start),
@@ -151,8 +151,8 @@ def _on_device(behaviour: Behaviour) -> _OnDevice:
 class OnMesh(OnDevice[RunnerT]):
     """An agent's programs on the devices of a mesh.
 
-    The compiler splits them up by where their inputs lie: what belongs to environments over the axis
-    `"data"`, and copies of everything else on every device.
+    The compiler partitions them by the sharding of their inputs: arrays of environments are split over
+    the axis `"data"`, and everything else is replicated.
     """
 
     def __init__(self, agent: Behaviour[Any, Any, RunnerT], mesh: Mesh) -> None:
@@ -163,7 +163,7 @@ class OnMesh(OnDevice[RunnerT]):
             mesh: The devices.
 
         Raises:
-            TypeError: It is no mesh.
+            TypeError: `mesh` is not a mesh.
             ValueError: It lacks the axis, or its devices cannot share the work equally.
         """
         if not isinstance(mesh, Mesh):
@@ -193,7 +193,7 @@ class OnMesh(OnDevice[RunnerT]):
 
     @nan_is_allowed
     def place(self, runner: RunnerT) -> RunnerT:
-        """A copy of a runner to go on from."""
+        """A copy of a runner to continue from."""
         leaves, structure = jax.tree.flatten(runner)
         rebuilds = [rebuild_of(leaf) for leaf in leaves]
 
@@ -207,7 +207,7 @@ class OnMesh(OnDevice[RunnerT]):
 
 
 class SplitPrograms(NamedTuple):
-    """The compiled functions of equal agents whose work is split over devices."""
+    """The compiled functions that equal agents share if their work is split over devices."""
 
     start: Jitted
     advance: Jitted
@@ -215,7 +215,7 @@ class SplitPrograms(NamedTuple):
 
 
 def _on_mesh(behaviour: Behaviour, mesh: Mesh) -> SplitPrograms:
-    """The compiled functions of equal agents on a mesh."""
+    """The compiled functions that equal agents share on a mesh."""
     whole, program = NamedSharding(mesh, _WHOLE), behaviour.program
 
     def start(rng: RandomKey, hyperparams: PyTree) -> PyTree:
@@ -238,7 +238,7 @@ def _on_mesh(behaviour: Behaviour, mesh: Mesh) -> SplitPrograms:
 
 
 def _data_on(mesh: Mesh, data: PyTree) -> PyTree:
-    """Data, shaped `(groups, ...)` or `(groups, rows, ...)`; each process holds some of the groups."""
+    """Shards data of shape `(groups, ...)` or `(groups, rows, ...)`; each process holds some groups."""
     sharding = NamedSharding(mesh, _SPLIT)
     if not mesh.is_multi_process:
         return jax.device_put(data, sharding)
@@ -253,13 +253,13 @@ def _data_on(mesh: Mesh, data: PyTree) -> PyTree:
 
 
 def _place(behaviour: Behaviour[Any, Any, RunnerT], mesh: Mesh, runner: RunnerT) -> RunnerT:
-    """A runner, inside of a compiled function, with its arrays where they belong."""
+    """Constrains the sharding of a runner inside a compiled function."""
     shardings = _shardings(behaviour, mesh, runner)
     return jax.tree.map(jax.lax.with_sharding_constraint, runner, shardings)
 
 
 def _shardings(behaviour: Behaviour, mesh: Mesh, runner: PyTree) -> PyTree:
-    """Where the arrays of a runner belong, which may be of shapes."""
+    """The shardings of a runner's arrays; the runner may hold shapes."""
 
     def sharding(path: tuple, array: Array) -> NamedSharding:
         is_split = path[0].name in behaviour.split_fields and len(array.shape)

@@ -1,4 +1,4 @@
-"""The programs of a training whose environments are stepped on the host."""
+"""An agent's programs around environments that are stepped on the host."""
 
 import contextlib
 import itertools
@@ -33,8 +33,8 @@ from jaxagents.envs.on_host.episodes import HostEpisodes, Played
 class OnHost(OnDevice[RunnerT]):
     """An agent's programs around environments that are stepped on the host; it learns on one device.
 
-    A runner says which episodes are being played in its environments. If others are, such as after a
-    restart, the runner's are first played again.
+    A runner records which episodes its environments are playing. If the environments are playing
+    others, for example after a restart, the runner's episodes are first replayed.
     """
 
     def __init__(self, agent: Behaviour[Any, Any, RunnerT]) -> None:
@@ -50,7 +50,7 @@ class OnHost(OnDevice[RunnerT]):
         self.player = HostPlayer(agent)
 
     def compile(self, rng: RandomKey, hyperparams: PyTree) -> None:
-        """Traces an update, so that mistakes in hooks are refused before anything compiles."""
+        """Traces an update, so that mistakes in hooks raise before anything compiles."""
         jitted, zero = self._jitted, np.int32(0)
         runner: Any = jitted.start.trace(rng, hyperparams).out_info
         learning, flags = _without_players(runner), np.zeros(self._n_envs, bool)
@@ -79,7 +79,7 @@ class OnHost(OnDevice[RunnerT]):
 
     @nan_is_allowed
     def start(self, rng: RandomKey, hyperparams: PyTree) -> RunnerT:
-        """Makes a fresh runner, whose environments have begun their first episodes."""
+        """Makes a fresh runner, with environments at the start of their first episodes."""
         storage = self._collection.storage
         with storage.near if storage else contextlib.nullcontext():
             runner = self._jitted.start(rng, hyperparams)
@@ -93,12 +93,12 @@ class OnHost(OnDevice[RunnerT]):
 
     @nan_is_allowed
     def warm_up(self, runner: RunnerT) -> RunnerT:
-        """Has a runner take and store the steps that fresh ones begin with."""
+        """Takes and stores the first steps of a fresh runner."""
         return self._after_first(runner, self._jitted.act_first)
 
     @nan_is_allowed
     def refill(self, runner: RunnerT) -> RunnerT:
-        """Has a runner take as many steps, as it acts by now, and store them in a new buffer."""
+        """Like `warm_up`, but with the current policy and into a new buffer."""
         storage = self._collection.storage
         assert storage is not None
         with storage.near:
@@ -107,7 +107,7 @@ class OnHost(OnDevice[RunnerT]):
 
     @nan_is_allowed
     def place(self, runner: RunnerT) -> RunnerT:
-        """A copy of a runner to go on from, whose buffer stays where it is."""
+        """A copy of a runner to continue from; its buffer stays where it is."""
         storage = self._collection.storage
         if storage is None or storage.batches is None:
             return super().place(runner)
@@ -125,7 +125,7 @@ class OnHost(OnDevice[RunnerT]):
             return playing.runner()
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
-        """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
+        """Makes updates, donating the runner; also returns the first with non-finite numbers."""
         reports: list[Report] = []
         first = int(runner.update_step)
         with self._playing(runner) as playing:
@@ -140,8 +140,8 @@ class OnHost(OnDevice[RunnerT]):
     def _update(self, playing: "_Playing") -> None:
         """Makes an update.
 
-        An agent that stores rollouts learns from the earlier ones, while the environments take the last
-        step of this one. Any other agent learns from this rollout, once it is complete.
+        An agent that stores rollouts learns from earlier ones while the environments take the last step
+        of this one. Any other agent learns from this rollout once it is complete.
         """
         stores = self._collection.storage is not None
         n_steps = self._behaviour.config.rollout_length
@@ -165,7 +165,7 @@ class OnHost(OnDevice[RunnerT]):
 
     @contextlib.contextmanager
     def keeps_environments(self) -> Iterator[None]:
-        """A context in which nobody else plays in the environments, also from one call to the next."""
+        """A context that reserves the environments, also between calls."""
         with contextlib.ExitStack() as self._kept:
             yield
 
@@ -188,12 +188,12 @@ class OnHost(OnDevice[RunnerT]):
 
 
 class _Playing:
-    """A runner while it is advanced: its environments, what acts in them, and what learns.
+    """A runner during `advance`, with its environments.
 
     Attributes:
         learning: The part of the runner that updates change.
-        report: The report of the update that is being made.
-        is_finite: Flags of all that was reported.
+        report: The report of the current update.
+        is_finite: Whether each report was finite.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class _Playing:
         self._carry = begun_again(runner.carry, self._initial, ~goes_on)
 
     def learn(self, *rollout: HostRollout) -> None:
-        """Learns from a rollout, or from what was stored before."""
+        """Learns from a rollout, or from stored ones."""
         learning, storage = self.learning, self._storage
         if storage is None or storage.batches is None:
             self.learning, *reported = self._jitted.learn(learning, *rollout)
@@ -239,15 +239,15 @@ class _Playing:
     def collect(
         self, n_steps: int, act: Jitted, meanwhile: Callable[[], None] | None = None
     ) -> tuple[HostRollout, Rows]:
-        """A rollout, and the rows that it was collected in.
+        """Collects a rollout.
 
         Args:
             n_steps: Number of steps of each environment.
             act: The program that acts.
-            meanwhile: Called while the environments take the last of these steps.
+            meanwhile: Called while the environments take the last step.
 
         Returns:
-            Both.
+            The rollout, and the rows in which it was collected.
         """
         episodes = self._episodes
         rows = Rows(n_steps, len(episodes.played.step))
@@ -259,7 +259,7 @@ class _Playing:
             acting = self._behaviour._acting(self.learning)
             carry, action, log_prob = act(acting, before, obs, draws, np.int32(time_in_block))
             if meanwhile and time == n_steps - 1:
-                meanwhile()  # the device goes on with it once it has acted
+                meanwhile()  # the device runs it after acting
             action, log_prob = jax.tree.map(np.asarray, (action, log_prob))
             step = episodes.step(action)
             ends = step.terminated, step.truncated
@@ -271,7 +271,7 @@ class _Playing:
         return rows.rollout(), rows
 
     def _draws_of(self, block: int) -> PyTree:
-        """The random numbers of a block of a rollout; those of the first may be there already."""
+        """The random numbers of a block of a rollout; the first block's may be drawn already."""
         if block or self._draws is None:
             return self._jitted.draw(self.learning, np.int32(block))
         return self._draws
@@ -302,7 +302,7 @@ class _OnHost(NamedTuple):
 
 
 def _on_host(program: Program) -> _OnHost:
-    """The compiled functions of equal agents whose environments are on the host."""
+    """The compiled functions that equal agents share if environments are on the host."""
     collection = collection_of(program.behaviour)
     storage = collection.storage
 
@@ -336,18 +336,18 @@ def _on_host(program: Program) -> _OnHost:
 
 
 def _drawn_from(runner: Any) -> tuple[PyTree, ...]:
-    """The parts of a runner from which the batches of its next update are drawn."""
+    """The parts of a runner that the batches of its next update are drawn from."""
     return runner.buffer, runner.rng, runner.hyperparams, runner.update_step
 
 
 def _is_finite(report: Report) -> Bool[Array, ""]:
-    """Whether all that a report has is finite."""
+    """Whether all numbers of a report are finite."""
     record = Record.before(report).after(jnp.ones((), jnp.int32), report)
     return jnp.stack([(x == 0).all() for x in jax.tree.leaves(record)]).all()
 
 
 def _first_nonfinite(reports: list[Report], first: int) -> FirstNonfinite:
-    """The first updates that met non-finite numbers, of those after a number of updates."""
+    """The first updates with non-finite numbers, given the reports after update `first`."""
     record = Record.before(reports[0])
     for step, report in enumerate(reports, first + 1):
         record = record.after(jnp.int32(step), report)
@@ -355,6 +355,6 @@ def _first_nonfinite(reports: list[Report], first: int) -> FirstNonfinite:
 
 
 def _played(runner: Any) -> Played:
-    """The episodes that are being played in the environments of a runner."""
+    """The episodes that a runner's environments are playing."""
     state: EpisodeState = jax.tree.map(np.asarray, runner.envstate)
     return Played(*state.envstate, step=state.step)

@@ -1,4 +1,4 @@
-"""Episodes that are played in environments on the host, outside of training."""
+"""Playing episodes in environments on the host, outside of training."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
@@ -19,15 +19,14 @@ from jaxagents.envs.on_host.episodes import HostEpisodes
 from jaxagents.envs.play import EpisodeOutcomes
 
 _MOST_ENVS = 16
-"""The most environments at once that evaluate an agent which does not play in training."""
+"""Maximum number of environments for evaluating an agent that does not play during training."""
 
 
 class Player(NamedTuple):
     """A policy that acts in many environments at once.
 
     Attributes:
-        act: Maps memories, observations and the number of the step to the memories afterwards and the
-            actions.
+        act: Maps memories, observations and the number of the step to new memories and actions.
         initial: The memory at the start of an episode; `()` for none.
     """
 
@@ -47,7 +46,7 @@ def play_one_each(
     Args:
         episodes: The environments.
         seeds: Their seeds.
-        player: What acts.
+        player: The policy.
 
     Returns:
         The outcomes.
@@ -78,15 +77,15 @@ def play_one_each(
 def film_one(
     episodes: HostEpisodes, seeds: UInt32[np.ndarray, "1"], player: Player
 ) -> UInt8[np.ndarray, "time height width 3"]:
-    """Draws one episode.
+    """Records the frames of one episode.
 
     Args:
-        episodes: One environment, which draws.
+        episodes: One environment, which renders.
         seeds: Its seed.
-        player: What acts.
+        player: The policy.
 
     Returns:
-        A picture of the start, and one of each step.
+        RGB frames: the initial state, then one frame per step.
     """
     episodes.restart(seeds)
     carry, is_over = player.carries(1), False
@@ -99,7 +98,7 @@ def film_one(
 
 
 def begun_again(carry: PyTree, initial: PyTree, where: Bool[np.ndarray, "environments"]) -> PyTree:
-    """Memories, with the initial one where an episode begins."""
+    """Resets memories where an episode begins."""
 
     def choose(carry: PyTree, initial: PyTree) -> np.ndarray:
         return np.where(where.reshape(-1, *[1] * np.ndim(initial)), initial, carry)
@@ -108,7 +107,7 @@ def begun_again(carry: PyTree, initial: PyTree, where: Bool[np.ndarray, "environ
 
 
 class HostPlayer:
-    """Plays episodes of what acts in a runner in environments on the host, outside of training."""
+    """Plays episodes with a runner's policy in environments on the host, outside of training."""
 
     def __init__(self, agent: Behaviour) -> None:
         """Compiles nothing yet."""
@@ -120,7 +119,7 @@ class HostPlayer:
         self._terms = terms_of(agent.episodes)
 
     def play_point(self, runner: Any) -> Metrics:
-        """The outcomes of the episodes of one evaluation point."""
+        """Plays the episodes of one evaluation point."""
         program, deterministic = self._program, self._behaviour.config.eval_deterministic
         acting = self._behaviour._acting(runner)
         return self.play(program.eval_rng, acting, program.n_evals, deterministic)
@@ -133,7 +132,7 @@ class HostPlayer:
         deterministic: bool,
         moment: Moment | None = None,
     ) -> Metrics:
-        """The outcomes of episodes, of greedy actions or drawn ones, the same at any moment."""
+        """Plays episodes with greedy or sampled actions; `moment` is ignored on the host."""
         n_envs = max(n for n in range(1, self._most_envs + 1) if n_evals % n == 0)
         rounds = np.arange(n_evals, dtype=np.int32).reshape(-1, n_envs)
         with self._env.playing("evaluation", n_envs, self._terms) as environments:
@@ -153,7 +152,7 @@ class HostPlayer:
         deterministic: bool,
         moment: Moment | None = None,
     ) -> tuple[UInt8[np.ndarray, "time height width 3"], int]:
-        """The pictures of one episode, the first that `play` plays, and its number of steps."""
+        """Records the first episode that `play` plays; returns its frames and number of steps."""
         seeds, player = self._round(rng, np.zeros(1, np.int32), acting, deterministic)
         terms = self._terms._replace(max_steps=max_steps)
         with self._env.playing("film", 1, terms) as environment:
@@ -167,7 +166,7 @@ class HostPlayer:
         acting: PyTree,
         deterministic: bool,
     ) -> tuple[UInt32[np.ndarray, "environments"], Player]:
-        """The seeds of some episodes of an evaluation, and what acts in them."""
+        """The seeds of some episodes of an evaluation, and the policy that plays them."""
         jitted = self._jitted
 
         def act(carry: PyTree, obs: PyTree, time: int) -> tuple[PyTree, PyTree]:
@@ -195,7 +194,7 @@ def _host_player(program: Program) -> _HostPlayer:
 
 
 def terms_of(episodes: Episodes) -> Terms:
-    """How an agent has episodes played on the host."""
+    """Settings of an agent's episodes on the host."""
     return Terms(
         episodes.max_steps,
         episodes.shows_critic_state,

@@ -1,4 +1,4 @@
-"""Environments that are stepped on the host: what an agent gives for it, and rollouts, step by step."""
+"""Rollouts in environments that are stepped on the host, and what an agent provides for them."""
 
 import contextlib
 from collections.abc import Callable
@@ -12,18 +12,18 @@ from jaxagents.core.report import Report
 
 
 class HostRollout(NamedTuple):
-    """A rollout, shaped `(time, environments, ...)`, or one step of it without the axis of time.
+    """A rollout, shaped `(time, environments, ...)`, or one step of it without the time axis.
 
     Attributes:
         obs: Observations acted on.
         action: Actions taken.
         log_prob: Their log-probabilities; `()` for agents that need none.
         reward: Rewards received.
-        next_obs: The true successors of `obs`, before any reset.
-        terminated: Whether they are terminal.
-        truncated: Whether the episode was cut after the step.
+        next_obs: True successors of `obs`, before any reset.
+        terminated: Whether `next_obs` is terminal.
+        truncated: Whether the episode was truncated after the step.
         carry: Memories of the policy before the step; `()` if it has none.
-        info: The entries of infos that the configuration names; `()` if it names none.
+        info: Entries of infos named in the configuration; `()` if it names none.
     """
 
     obs: PyTree
@@ -38,21 +38,20 @@ class HostRollout(NamedTuple):
 
 
 class HostStorage(NamedTuple):
-    """How rollouts in environments on the host are stored, by an agent that learns from earlier ones.
+    """How an agent that learns from earlier rollouts stores them, for environments on the host.
 
     Attributes:
-        n_first: Number of steps that fresh runners take by `act_first` in each environment.
-        act_first: As `HostCollection.act`, for these.
+        n_first: Number of steps that fresh runners take in each environment with `act_first`.
+        act_first: Like `HostCollection.act`, for these steps.
         read: Maps a runner to the part of it that `store` reads, without its `buffer`.
-        store: Maps a buffer, that part of its runner, and a rollout or those first steps, to the fields
-            of the runner once they are stored, as far as these change, and a report of which
-            environments gave non-finite numbers.
-        interrupt: Maps a runner, and flags of environments, to the runner after a rollout that leaves
-            out the steps that those environments take next; not compiled.
+        store: Maps a buffer, that part of its runner, and a rollout or the first steps, to the changed
+            fields of the runner, and a report of environments with non-finite numbers.
+        interrupt: Maps a runner and flags of environments to the runner after a rollout that leaves out
+            the next steps of the flagged environments; not compiled.
         empty: Makes an empty buffer.
-        batches: Maps a buffer, a random key, hyperparameters and the number of updates before to the
-            batches of an update, which `learn` is given in place of a buffer; `None` where it is given
-            the buffer. Then the buffer lies on the host, where all but `learn` and acting is computed.
+        batches: Maps a buffer, a random key, hyperparameters and the number of earlier updates to the
+            batches of an update, for `learn`; the buffer is then on the host, which runs everything but
+            `learn` and acting. `None` if `learn` takes the buffer itself.
     """
 
     n_first: int
@@ -65,30 +64,30 @@ class HostStorage(NamedTuple):
 
     @property
     def near(self) -> contextlib.AbstractContextManager[Any]:
-        """A context in which programs are called where the buffer lies."""
+        """A context in which programs run where the buffer is."""
         if self.batches is None:
             return contextlib.nullcontext()
         return jax.default_device(jax.local_devices(backend="cpu")[0])
 
 
 class HostCollection(NamedTuple):
-    """The parts of an update between which environments are stepped on the host.
+    """The parts of an update between steps of environments on the host.
 
-    All but `begin` are compiled. The runners that they are given have neither observations nor states of
-    environments.
+    All but `begin` are compiled. They take runners without observations and environment states. The
+    acting part is the one returned by `Behaviour._acting`.
 
     Attributes:
-        initial: Maps what acts to the memories at the start of an episode.
-        draw: Maps a runner and a number to the random numbers of as many steps as an update has, time
-            first; further numbers give further ones.
-        act: Maps what acts, memories, observations and the random numbers of one step, of all
-            environments, to the memories afterwards, the actions and their log-probabilities.
-        begin: Maps a runner, and flags of environments, to the runner before a rollout that begins with
-            new episodes there.
-        learn: Maps a runner and a rollout to the runner after an update, and its report. Where there is
-            a `storage`, it is given a runner alone, or with batches, and learns from what was stored
+        initial: Maps the acting part to the memories at the start of an episode.
+        draw: Maps a runner and a block number to the random numbers of one update's steps, time first;
+            each block has its own.
+        act: Maps the acting part and, for all environments, memories, observations and the random
+            numbers of one step to new memories, actions and their log-probabilities.
+        begin: Maps a runner and flags of environments to the runner before a rollout that begins with
+            new episodes in the flagged environments.
+        learn: Maps a runner and a rollout to the runner after an update, and its report. With a
+            `storage`, it takes only a runner, or a runner and batches, and learns from what was stored
             before the rollout.
-        storage: How rollouts are stored; `None` for agents that learn from each as it comes.
+        storage: How rollouts are stored; `None` for agents that learn from each rollout once.
     """
 
     initial: Callable[[Any], PyTree]
@@ -100,18 +99,18 @@ class HostCollection(NamedTuple):
 
 
 class Rows:
-    """Collects steps, which some environments may take earlier than others.
+    """Collects the steps of a rollout, which some environments may complete earlier than others.
 
-    Environments that start episodes by themselves take a step to do so, which is no part of a rollout.
-    It is complete once the last of them has taken its steps; what others do meanwhile is left out.
+    Environments that reset themselves spend a step on it, which is not part of the rollout. The rollout
+    is complete once the last environment has taken its steps; further steps of others are left out.
 
     Attributes:
-        begins: Where the first step of the rollout is the first of an episode.
-        left_out: Where further steps were left out.
+        begins: Environments whose first step in the rollout is the first of an episode.
+        left_out: Environments whose further steps were left out.
     """
 
     def __init__(self, n_steps: int, n_envs: int) -> None:
-        """Begins an empty rollout."""
+        """Starts an empty rollout."""
         self._n_steps = n_steps
         self._taken = np.zeros(n_envs, int)
         self.begins, self.left_out = np.zeros((2, n_envs), bool)
@@ -123,7 +122,7 @@ class Rows:
         counts: Bool[np.ndarray, "environments"],
         begins: Bool[np.ndarray, "environments"],
     ) -> None:
-        """Adds a step of the environments in which it counts; `begins` says where an episode begins."""
+        """Adds a step of the environments where it counts; `begins` flags the starts of episodes."""
         self.begins |= counts & (self._taken == 0) & begins
         arrays = [np.asarray(x) for x in jax.tree.leaves(step)]
         if self._rollout is None:

@@ -1,4 +1,4 @@
-"""The loop that drives every training: from evaluation point to point, in chunks, observed."""
+"""The loop behind every run, from one evaluation point to the next, in chunks of updates."""
 
 import contextlib
 import math
@@ -26,14 +26,14 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interruption:
-    """Notes Ctrl-C and SIGTERM, so that a run can stop between two chunks; a second one stops at once.
+    """Catches Ctrl-C and SIGTERM, so that a run can stop between two chunks; a second one stops at once.
 
-    On leaving, a noted SIGTERM is raised again for whoever handled it before. Outside of the main
-    thread, where Python receives no signals, it does nothing.
+    On exit, a caught SIGTERM is raised again for the previous handler. Outside the main thread, where
+    Python receives no signals, it does nothing.
     """
 
     def __init__(self) -> None:
-        """Makes one that has not been requested."""
+        """Starts without a signal."""
         self._received: int | None = None
         self._previous: dict[int, Any] = {}
 
@@ -49,7 +49,7 @@ class Interruption:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Puts the previous handlers back."""
+        """Restores the previous handlers."""
         self._restore_handlers()
         if self._received == signal.SIGTERM:
             signal.raise_signal(signal.SIGTERM)
@@ -67,10 +67,10 @@ class Interruption:
 
 
 class Executor(Protocol[RunnerT]):
-    """The programs of a training, where they run: `executors`, `host` and `members` have its forms."""
+    """The programs of a run on its devices; implemented in `executors`, `host` and `members`."""
 
     def advance(self, runner: RunnerT, n_updates: np.int32, /) -> tuple[RunnerT, FirstNonfinite]:
-        """Makes updates, using up the runner; also gives the first that met non-finite numbers."""
+        """Makes updates, donating the runner; also returns the first with non-finite numbers."""
         ...
 
     def evaluate(self, runner: RunnerT, /) -> Metrics:
@@ -82,12 +82,12 @@ def updates_between_points(n_steps: int, frequency: int, first: int = 0) -> list
     """Numbers of updates before each evaluation point; the first point is before any update.
 
     Args:
-        n_steps: Number of updates in all.
-        frequency: Points lie at multiples of it, and at the end.
+        n_steps: Total number of updates.
+        frequency: Points are at its multiples, and at the end.
         first: Number of updates made earlier.
 
     Returns:
-        Numbers that sum to `n_steps`, the first of them 0.
+        Numbers that sum to `n_steps`, starting with 0.
     """
     multiples = range(frequency * (first // frequency + 1), first + n_steps, frequency)
     points = [first, *sorted({first, *multiples, first + n_steps})]
@@ -101,13 +101,13 @@ def drive(
     observers: Sequence[Observer],
     chunks: "TimedChunks",
 ) -> tuple[RunnerT, Metrics]:
-    """Runs a training from point to point, in chunks short enough to be interrupted.
+    """Runs updates from one evaluation point to the next, in chunks short enough to interrupt.
 
     Args:
-        executor: The programs of the training.
-        runner: Where to start.
+        executor: The programs of the run.
+        runner: The runner to start from.
         lengths: Numbers of updates before each evaluation point.
-        observers: Watch the training, each of them after those before it.
+        observers: Watch the run; called in their order.
         chunks: Split the updates, and say when to stop early.
 
     Returns:
@@ -145,23 +145,23 @@ def _interrupt(observers: Sequence[Observer], runner: PyTree, history: Metrics) 
 
 
 class TimedChunks:
-    """Sizes chunks by the time that they take; an interruption stops after one.
+    """Sizes chunks by the time that they take; an interruption stops after the current one.
 
     Attributes:
-        stopped: Whether it has stopped.
-        together: Whether all processes do this at once.
+        stopped: Whether the run has stopped.
+        together: Whether all processes do this together.
     """
 
     def __init__(
         self, interruption: Interruption, seconds: float = _SECONDS, together: bool = False
     ) -> None:
-        """Begins with chunks of one update.
+        """Starts with chunks of one update.
 
         Args:
             interruption: Says when to stop.
             seconds: How long each chunk should take.
-            together: Whether all processes do this at once: with chunks of the same sizes, and with
-                the same chunk as the last.
+            together: Whether all processes do this together, with chunks of the same sizes and the
+                same last chunk.
         """
         self.stopped = False
         self._interruption = interruption
@@ -170,7 +170,7 @@ class TimedChunks:
         self._size = 1
 
     def split(self, length: int) -> Iterator[int]:
-        """Yields chunks, timing what its caller does with each."""
+        """Yields sizes of chunks, and times the caller's work on each."""
         remaining = length
         while remaining > 0:
             n_updates = min(self._size, remaining)

@@ -1,4 +1,4 @@
-"""The members of a sweep, as one training: on the cores of a CPU, or on accelerators."""
+"""The members of a sweep, run together on the cores of a CPU or on accelerators."""
 
 import contextlib
 import functools
@@ -26,14 +26,14 @@ _MEMBERS = PartitionSpec("members")
 
 @contextlib.contextmanager
 def members_of(agent: Behaviour, n_members: int) -> "Iterator[MembersOnCores | MembersOnDevices]":
-    """The members of a sweep, where they are fastest.
+    """The members of a sweep, on the devices where they run fastest.
 
     Args:
         agent: The agent.
         n_members: Number of members.
 
     Yields:
-        The members, whose threads end with the context.
+        The members. Their threads end with the context.
     """
     devices = jax.devices()
     if devices[0].platform == "cpu":
@@ -44,10 +44,10 @@ def members_of(agent: Behaviour, n_members: int) -> "Iterator[MembersOnCores | M
 
 
 class MembersOnCores(Generic[RunnerT]):
-    """An agent's programs for many members, which the cores of a CPU run side by side, one each.
+    """An agent's programs for many members, run in parallel with one member per CPU core.
 
-    They are the very programs of a single training. On a CPU that is faster than one wide program,
-    which leaves most of its work to one core.
+    They are the programs of a single run. On a CPU this is faster than one wide program, which does
+    most of its work on one core.
     """
 
     def __init__(self, agent: Behaviour[Any, Any, RunnerT], threads: ThreadPoolExecutor) -> None:
@@ -55,14 +55,14 @@ class MembersOnCores(Generic[RunnerT]):
 
         Args:
             agent: The agent.
-            threads: One for each core that is to be used.
+            threads: One thread per core to use.
         """
         self._executor, self._complete = OnDevice(agent), agent._complete
         self._threads = threads
         self._called: set[str] = set()
 
     def compile(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> None:
-        """Compiles the programs, which all members share."""
+        """Compiles the programs, shared by all members."""
         self._executor.compile(rngs[0], jax.tree.map(lambda x: x[0], hyperparams))
 
     def start(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> list[RunnerT]:
@@ -72,23 +72,23 @@ class MembersOnCores(Generic[RunnerT]):
 
     @nan_is_allowed
     def place(self, stacked: RunnerT) -> list[RunnerT]:
-        """Runners to go on from, of a stack of them that a checkpoint held."""
+        """Unstacks the runners of a checkpoint, to continue from."""
         return [self._complete(runner) for runner in unstack(stacked)]
 
     def advance(
         self, runners: list[RunnerT], n_updates: ArrayLike
     ) -> tuple[list[RunnerT], FirstNonfinite]:
-        """Makes updates; also gives the first that met non-finite numbers, members first."""
+        """Makes updates; also returns the first with non-finite numbers, members first."""
         made = self._map(self._executor.advance, runners, [n_updates] * len(runners))
         return [runner for runner, _ in made], stack_metrics([first for _, first in made])
 
     def evaluate(self, runners: list[RunnerT]) -> Metrics:
-        """The metrics of one evaluation point, members first but for `update_step`."""
+        """The metrics of one evaluation point, members first except in `update_step`."""
         return _in_step(stack_metrics(self._map(self._executor.evaluate, runners)))
 
     @nan_is_allowed
     def gather(self, runners: list[RunnerT]) -> RunnerT:
-        """The runners as one, with a leading axis of members."""
+        """Stacks the runners, with a leading axis of members."""
         return stack(runners)
 
     def _map(self, function: Callable[..., T], *args: Sequence[PyTree]) -> list[T]:
@@ -97,7 +97,7 @@ class MembersOnCores(Generic[RunnerT]):
 
         if function.__name__ in self._called:
             return list(self._threads.map(run, *args))
-        first = run(*(members[0] for members in args))  # alone, lest every thread compiles
+        first = run(*(members[0] for members in args))  # alone, so that only one thread compiles
         self._called.add(function.__name__)
         return [first, *self._threads.map(run, *(members[1:] for members in args))]
 
@@ -120,7 +120,7 @@ class MembersOnDevices:
         )
 
     def compile(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> None:
-        """Traces the programs, which are compiled by their first calls."""
+        """Traces the programs; their first calls compile them."""
         sharding = NamedSharding(self._mesh, _MEMBERS)
         runners = self._jitted.start.trace(*self._filled((rngs, hyperparams), len(rngs))).out_info
         placed = jax.tree.map(
@@ -130,16 +130,16 @@ class MembersOnDevices:
 
     @nan_is_allowed
     def start(self, rngs: Key[Array, "members"], hyperparams: PyTree) -> PyTree:
-        """Fresh runners, some of them twice to fill up the devices."""
+        """Fresh runners, padded with copies to fill the devices."""
         return self._jitted.start(*self._filled((rngs, hyperparams), len(rngs)))
 
     @nan_is_allowed
     def place(self, stacked: RunnerT) -> RunnerT:
-        """Runners to go on from, of a stack of them, some twice to fill up the devices."""
+        """Runners to continue from, padded with copies to fill the devices."""
         return jax.vmap(self._complete)(self._filled(stacked, len(stacked.update_step)))
 
     def advance(self, runners: PyTree, n_updates: ArrayLike) -> tuple[PyTree, FirstNonfinite]:
-        """Makes updates; also gives the first that met non-finite numbers, members first."""
+        """Makes updates; also returns the first with non-finite numbers, members first."""
         if makes_none(n_updates):
             return runners, {}
         made = self._jitted.advance(runners.replace(info={}), as_int32(n_updates), self._data)
@@ -148,12 +148,12 @@ class MembersOnDevices:
 
     @nan_is_allowed
     def evaluate(self, runners: PyTree) -> Metrics:
-        """The metrics of one evaluation point, members first but for `update_step`."""
+        """The metrics of one evaluation point, members first except in `update_step`."""
         played = self._jitted.play_point(runners.replace(info={}))
         return _in_step(self.gather(self._program.report(runners, played)))
 
     def gather(self, runners: PyTree) -> PyTree:
-        """The runners, without the copies that fill up the devices."""
+        """The runners without padding."""
         return jax.tree.map(lambda x: x[: self._n_members], runners)
 
     def _filled(self, stacked: T, n_members: int) -> T:
@@ -165,12 +165,12 @@ class MembersOnDevices:
 
 
 def _in_step(metrics: Metrics) -> Metrics:
-    """Metrics of members that have all made the same number of updates, told once."""
+    """Metrics of members, with `update_step`, which is the same for all, given once."""
     return {**metrics, "update_step": metrics["update_step"][0]}
 
 
 def _on_devices(behaviour: Behaviour, mesh: Mesh) -> SplitPrograms:
-    """The compiled functions of equal agents for many members."""
+    """The compiled functions that equal agents share for many members."""
     program = behaviour.program
 
     def of_members(function: Callable, *in_axes: int | None) -> Callable:

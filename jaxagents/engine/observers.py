@@ -1,4 +1,4 @@
-"""The parts that plug in around a training: progress, loggers, callbacks, the watch for NaN."""
+"""Observers of a run: progress bar, loggers, callbacks, the watch for NaN."""
 
 import math
 import sys
@@ -19,24 +19,24 @@ from jaxagents.loggers import Logger
 
 
 class NotFiniteError(FloatingPointError):
-    """Numbers of a training became NaN or infinite."""
+    """Numbers of a run became NaN or infinite."""
 
 
 class Observer(Protocol):
-    """Something that watches a training. Where a method returns true, the training ends."""
+    """Watches a run, and ends it if a method returns true."""
 
     def on_chunk(self, runner: PyTree, n_updates: int, first: FirstNonfinite) -> bool | None:
-        """Called after every chunk of updates, with the first of them that met non-finite numbers."""
+        """Called after every chunk of updates, with the first of them with non-finite numbers."""
 
     def on_point(self, runner: PyTree, history: Metrics) -> bool | None:
         """Called after every evaluation point."""
 
     def on_interruption(self, runner: PyTree, history: Metrics) -> None:
-        """Called if training stops between evaluation points, such as on Ctrl-C or by an error."""
+        """Called if the run stops between evaluation points, such as on Ctrl-C or after an error."""
 
 
 class ProgressBar(Observer):
-    """Shows the updates (or other steps) made and the last mean return, in terminals and notebooks."""
+    """Shows the number of updates and the last mean return, in terminals and notebooks."""
 
     def __init__(
         self,
@@ -53,14 +53,14 @@ class ProgressBar(Observer):
             first: Number of updates made earlier.
             n_steps: Number of updates to make.
             disable: Whether to show nothing.
-            steps_per_update: Environment steps of an update, if their speed is to be shown.
+            steps_per_update: Environment steps per update, to show steps per second; 0 hides the speed.
         """
         self._title = title if isinstance(title, str) else repr(title).strip("<>")
         self._first = self._done = first
         self._n_steps = n_steps
         self._steps_per_update = steps_per_update
         self._returns = ""
-        self._disable = disable or sys.stderr is None  # as in programs without a console
+        self._disable = disable or sys.stderr is None  # in programs without a console
 
     def __enter__(self) -> "ProgressBar":
         """Opens the bar."""
@@ -80,7 +80,7 @@ class ProgressBar(Observer):
         self._bar.close()
 
     def on_chunk(self, runner: PyTree, n_updates: int, first: FirstNonfinite) -> None:
-        """Moves the bar, which times no chunk before the second: the first one compiles."""
+        """Moves the bar. Timing starts after the first chunk, which compiles."""
         self._done += n_updates
         self._show()
         if self._bar.disable or self._bar.bar_format is None:
@@ -98,7 +98,7 @@ class ProgressBar(Observer):
             self._show()
 
     def _show(self) -> None:
-        """Shows the speed and the last returns behind the bar."""
+        """Shows the speed and the last returns after the bar."""
         rate = self._bar.format_dict["rate"]
         speed = f"{rate * self._steps_per_update:,.0f} steps/s" if rate else ""
         texts = speed if self._steps_per_update else "", self._returns
@@ -109,12 +109,12 @@ class ProgressBar(Observer):
         return "return " + " / ".join(f"{mean:.4g}" for mean in by_actor)
 
     def on_interruption(self, runner: PyTree, history: Metrics) -> None:
-        """Says where training stopped."""
+        """Says where the run stopped."""
         total = self._first + self._n_steps
         self.say(f"Interrupted after {self._done} of {total} updates.")
 
     def say(self, text: str) -> None:
-        """Writes a line to the standard error, above the bar, unless nothing is to be shown."""
+        """Writes a line to standard error, above the bar, unless disabled."""
         if not self._disable:
             tqdm.write(text, file=sys.stderr)
 
@@ -135,7 +135,7 @@ class LoggerObserver(Observer):
 
         Args:
             loggers: Receive the metrics.
-            known_steps: Update steps that were logged before.
+            known_steps: Update steps that are already logged.
         """
         self._loggers = loggers
         self._known_steps = known_steps
@@ -151,9 +151,9 @@ class LoggerObserver(Observer):
         """Logs the means of a point.
 
         Args:
-            step: Number of updates made before it.
-            point: Its metrics.
-            **labels: Numbers to log beside them.
+            step: Number of updates before the point.
+            point: The metrics.
+            **labels: Numbers to log with them.
         """
         means = mean_metrics(point)
         if step == 0:  # no update has reported anything
@@ -163,7 +163,7 @@ class LoggerObserver(Observer):
 
 
 class CallbackObserver(Observer):
-    """Calls callbacks after each chunk and point, and ends the training if one of them says so."""
+    """Calls callbacks after each chunk and point, and ends the run if one of them says so."""
 
     what = "training"
 
@@ -183,9 +183,9 @@ class CallbackObserver(Observer):
             first: Number of updates made earlier.
             n_steps: Number of updates to make.
             say: Shows a line.
-            together: Whether several processes train together. The first of them calls, and all end
-                at once.
-            earlier: Metrics of the trainings that this one goes on from.
+            together: Whether several processes train together. The first process calls, and all end
+                together.
+            earlier: Metrics of the runs that this one continues.
         """
         self._callbacks = callbacks
         self._step = first
@@ -234,10 +234,10 @@ class CallbackObserver(Observer):
 
 
 def _is_yes(answer: object, callback: Callback) -> bool:
-    """Whether a callback says that the training is to end.
+    """Whether a callback returned that the run should end.
 
     Raises:
-        TypeError: It says something else, such as what a function that it calls last returns.
+        TypeError: It returned something other than a truth value or `None`.
     """
     said = np.asarray(False if answer is None else answer)
     if said.dtype != bool or said.size != 1:
@@ -249,7 +249,7 @@ def _is_yes(answer: object, callback: Callback) -> bool:
 
 
 class Watch(Observer):
-    """Looks for non-finite numbers after every chunk of updates, and ends the training at the first."""
+    """Looks for non-finite numbers after every chunk of updates, and ends the run at the first."""
 
     def __init__(
         self,
@@ -263,8 +263,8 @@ class Watch(Observer):
         Args:
             vital_arrays: Maps a runner to the arrays to watch, by name.
             first: Number of updates made earlier.
-            stops: Whether to end the training, rather than to warn once.
-            together: Whether all processes do this at once, and so stop at once.
+            stops: Whether to end the run, rather than warn once.
+            together: Whether all processes do this together, and so stop together.
         """
         self._vital_arrays = vital_arrays
         self._seen = self._step = first
@@ -273,10 +273,10 @@ class Watch(Observer):
         self._warned = self._warned_of_returns = False
 
     def on_chunk(self, runner: PyTree, n_updates: int, first: FirstNonfinite) -> None:
-        """Looks at the runner.
+        """Checks the runner.
 
         Raises:
-            NotFiniteError: Some of its numbers are not finite, and the training is to stop.
+            NotFiniteError: Some numbers are non-finite, and the run should end.
         """
         self._step += n_updates
         if self._warned:
@@ -307,7 +307,7 @@ class Watch(Observer):
         return f"since some update after {before} and up to {self._step}"
 
     def on_point(self, runner: PyTree, history: Metrics) -> None:
-        """Warns, once, of returns that are not finite: such a checkpoint is never the best."""
+        """Warns once of non-finite returns: such a checkpoint is never the best."""
         returns = np.atleast_1d(history["returns"][-1] if "returns" in history else 0.0)
         episodes = np.flatnonzero(~np.isfinite(returns.reshape(len(returns), -1)).all(axis=1))
         if self._warned_of_returns or not len(episodes):

@@ -1,4 +1,4 @@
-"""The pure part of an agent: a training as functions of a runner, with neither memory nor files."""
+"""The pure part of an agent: training as functions of a runner, without files or other state."""
 
 import dataclasses
 import functools
@@ -33,21 +33,20 @@ RunnerT = TypeVar("RunnerT", bound=Any)
 
 @dataclasses.dataclass(frozen=True)
 class Program(Generic[HyperparametersT, RunnerT]):
-    """A training as pure functions of a runner, made of an agent's hooks.
+    """Training as pure functions of a runner, made from an agent's hooks.
 
-    Nothing is compiled here: an executor does so at its own door, on one device, on a mesh, vmapped
-    over many members, or around environments that are stepped on the host.
-    Programs of equal behaviour are equal.
+    Nothing is compiled here: executors do so, for one device, for a mesh, vmapped over many members, or
+    around environments that are stepped on the host. Programs of equal behaviours are equal.
 
     Attributes:
-        behaviour: An agent without memory and files.
+        behaviour: An agent without files and last run.
     """
 
     behaviour: "Behaviour[Any, HyperparametersT, RunnerT]"
 
     @property
     def n_evals(self) -> int:
-        """Number of episodes of an evaluation point."""
+        """Number of episodes per evaluation point."""
         on_host = self.behaviour.episodes.env.on_host
         default = _DEFAULT_N_EVALS_ON_HOST if on_host else _DEFAULT_N_EVALS
         return self.behaviour.config.n_evals or default
@@ -64,7 +63,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         return as_key(jax.random.key(0) if rng is None else rng)
 
     def with_data(self, data: PyTree) -> "Program[HyperparametersT, RunnerT]":
-        """The same program, reading other data."""
+        """The same program with other data."""
         return Program(self.behaviour.with_data(data))
 
     def start(self, rng: RandomKey, hyperparams: HyperparametersT | None) -> RunnerT:
@@ -78,7 +77,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         return without_weak_types(runner)
 
     def restart(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
-        """The runner with other hyperparameters."""
+        """Replaces the hyperparameters of a runner."""
         scheduled = self.behaviour._with_schedules(runner, _float32_copy(hyperparams))
         given = scheduled.hyperparams
         now = values_at(given, runner.update_step)
@@ -89,9 +88,9 @@ class Program(Generic[HyperparametersT, RunnerT]):
     def advance(
         self, runner: RunnerT, n_updates: ArrayLike, data: PyTree = None
     ) -> tuple[RunnerT, FirstNonfinite]:
-        """The runner after updates, and the first that met non-finite numbers.
+        """Makes updates; returns the runner, and the first updates with non-finite numbers.
 
-        Updates read `data` in place of the agent's own, unless there is none.
+        Updates read `data`, if there is any, in place of the agent's own.
         """
         update = (self.with_data(data) if jax.tree.leaves(data) else self)._traced_update
         info, runner = runner.info, runner.replace(info={})
@@ -110,20 +109,20 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     @functools.cached_property
     def _traced_update(self) -> Callable[[RunnerT], tuple[RunnerT, Report]]:
-        """`_update`, which is traced once for all of its calls."""
+        """`_update`, traced once for all calls."""
         return jax.jit(self._update, inline=True)
 
     def _update(self, runner: RunnerT) -> tuple[RunnerT, Report]:
-        """The runner after one update, and its report."""
+        """Makes one update."""
         present = at_present(self.behaviour, runner)
         behaviour = self.behaviour.at(self.behaviour.moment(runner))
         outcome = behaviour._training_step(present)
         return self._counted(outcome, present, runner)
 
     def learn(self, runner: RunnerT, *rollout: PyTree) -> tuple[RunnerT, Report]:
-        """The runner after an update around environments on the host, and its report.
+        """Makes one update with environments on the host.
 
-        It learns from its rollout, or where the runner stores rollouts, from earlier ones.
+        It learns from the given rollout, or, if the runner stores rollouts, from earlier ones.
         """
         runner = runner.replace(info={})
         present = at_present(self.behaviour, runner)
@@ -133,7 +132,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
     def _counted(
         self, outcome: object, present: RunnerT, before: RunnerT
     ) -> tuple[RunnerT, Report]:
-        """The outcome of an update, once checked, with one more update and the schedules that it had."""
+        """Checks an update, counts it, and restores the runner's schedules."""
         behaviour = self.behaviour
         runner, report = check_update(outcome, present, type(behaviour).__name__, behaviour.config)
         runner = runner.replace(update_step=before.update_step + 1, info={})
@@ -148,7 +147,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         n_steps: int,
         progress: bool,
     ) -> tuple[RunnerT, Metrics]:
-        """A whole run that reads `data`: the final runner, and metrics with an axis of points."""
+        """Makes a whole run on `data`; returns the final runner, and metrics with an axis of points."""
         program = self.with_data(data)
         if runner is None:
             first = self.start(as_key(rng), hyperparams)
@@ -176,11 +175,11 @@ class Program(Generic[HyperparametersT, RunnerT]):
         return jax.lax.scan(step, first, (points, jnp.asarray(lengths, jnp.int32)))
 
     def evaluate(self, runner: RunnerT) -> Metrics:
-        """The metrics of one evaluation point: the update step, the losses, and episodes."""
+        """The metrics of one evaluation point: the update step, the losses, and episode outcomes."""
         return self.report(runner, self.play_point(runner))
 
     def play_point(self, runner: RunnerT) -> Metrics:
-        """The outcomes of the episodes of one evaluation point; empty if it plays none."""
+        """Plays the episodes of one evaluation point; empty without evaluation during training."""
         if not self.evaluates:
             return {}
         acting, deterministic = (
@@ -192,9 +191,9 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     @nan_is_allowed
     def shapes_of_metrics(self, runner: RunnerT) -> Metrics:
-        """The metrics of one evaluation point, as shapes, of a runner that may be of shapes too.
+        """The metrics of one evaluation point, as shapes; the runner may hold shapes too.
 
-        On the host, hooks that make them need not be traceable: they are given episodes of one step.
+        On the host, hooks that compute metrics need not be traceable: they get one-step episodes.
         """
         episodes = self.behaviour.episodes
         if not episodes.env.on_host:
@@ -210,7 +209,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         return metrics | self.metrics_of(outcomes)
 
     def report(self, runner: RunnerT, played: Metrics) -> Metrics:
-        """The update step, what the last update reported, and the outcomes of episodes."""
+        """The update step, the numbers of the last report, and the outcomes of episodes."""
         hook = f"{type(self.behaviour).__name__}._eval_metrics"
         check_not_taken(f"{hook} gives", played, runner.info, "which updates report already")
         return {"update_step": runner.update_step, **runner.info, **played}
@@ -223,9 +222,9 @@ class Program(Generic[HyperparametersT, RunnerT]):
         deterministic: bool = True,
         moment: Moment | None = None,
     ) -> Metrics:
-        """The outcomes of episodes of what acts in a runner, by greedy actions or drawn ones.
+        """Plays episodes with the acting part of a runner, with greedy or sampled actions.
 
-        The environment is as it is at a moment of a run, or as the agent was given it.
+        The environment is as it is at the given moment of a run; `None` takes it as given to the agent.
         """
         act = functools.partial(self.behaviour.act, acting)
         carry = self.behaviour.initial_carry(acting)
@@ -235,7 +234,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         return self.metrics_of(outcomes)
 
     def metrics_of(self, outcomes: EpisodeOutcomes) -> Metrics:
-        """The metrics of an evaluation."""
+        """Computes the metrics of an evaluation."""
         hook: Callable[..., Metrics] = self.behaviour._eval_metrics
         info = {"info": outcomes.info} if takes_info(hook) else {}
         metrics = hook(
@@ -256,7 +255,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         deterministic: bool = True,
         moment: Moment | None = None,
     ) -> tuple[PyTree, Int[Array, ""]]:
-        """The states of one episode, the first that `play` plays, and its number of steps."""
+        """Records the first episode that `play` plays; returns its states and number of steps."""
         act = functools.partial(self.behaviour.act, acting)
         carry = self.behaviour.initial_carry(acting)
         return record_episode(
@@ -267,10 +266,10 @@ class Program(Generic[HyperparametersT, RunnerT]):
         episodes = self.behaviour.episodes
         return episodes if moment is None else episodes.at_update(*moment)
 
-    # What acts in environments on the host, all of them at once.
+    # Acting in all environments on the host at once.
 
     def act_greedily(self, acting: PyTree, carry: PyTree, obs: PyTree) -> tuple[PyTree, PyTree]:
-        """The memories after a step, and the greedy actions."""
+        """New memories, and greedy actions."""
         return jax.vmap(self.behaviour.act, (None, 0, 0))(acting, carry, obs)
 
     def act_at_random(
@@ -282,7 +281,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         episodes: Int[Array, "environments"],
         time: ArrayLike,
     ) -> tuple[PyTree, PyTree]:
-        """The memories after a step, and actions that are drawn, by the numbers of episode and step."""
+        """New memories, and actions sampled with a key for each episode and step."""
 
         def act(carry: PyTree, obs: PyTree, episode: Array) -> tuple[PyTree, PyTree]:
             key = jax.random.fold_in(jax.random.fold_in(rng, episode), time)
@@ -292,13 +291,13 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
 
 def collection_of(behaviour: "Behaviour") -> HostCollection:
-    """How a behaviour that plays while it learns does so on the host."""
+    """The parts of an update on the host, for a behaviour that plays during training."""
     assert behaviour.host_collection is not None
     return behaviour.host_collection
 
 
 def at_present(behaviour: "Behaviour[Any, Any, RunnerT]", runner: RunnerT) -> RunnerT:
-    """A runner with the numbers that its schedules give in its next update."""
+    """A runner with its schedules evaluated for the next update."""
     if not has_schedules(runner.hyperparams):
         return runner
     now = values_at(runner.hyperparams, runner.update_step)
@@ -308,11 +307,11 @@ def at_present(behaviour: "Behaviour[Any, Any, RunnerT]", runner: RunnerT) -> Ru
 def with_schedules_of(
     earlier: RunnerT, behaviour: "Behaviour[Any, Any, RunnerT]", runner: RunnerT
 ) -> RunnerT:
-    """A runner after an update, with the schedules that it had before."""
+    """A runner with the schedules of an earlier one."""
     given = earlier.hyperparams
     return behaviour._with_schedules(runner, given) if has_schedules(given) else runner
 
 
 def _float32_copy(hyperparams: PyTree) -> PyTree:
-    """Hyperparameters as arrays that are not the user's own, which updates would use up."""
+    """Copies hyperparameters to arrays, since updates donate them."""
     return jax.tree.map(functools.partial(jnp.array, dtype=jnp.float32), hyperparams)

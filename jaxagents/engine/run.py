@@ -1,4 +1,4 @@
-"""A run of an agent from Python, with everything that plugs in around it; and replays of a stretch."""
+"""Runs of an agent from Python, with checkpoints, loggers and callbacks; and replays."""
 
 import contextlib
 from collections.abc import Sequence
@@ -44,18 +44,18 @@ def train(
     interruption: Interruption,
     rng: RandomKey | None = None,
 ) -> tuple[RunnerT, Metrics]:
-    """Trains from Python, with everything that plugs in around a training.
+    """Trains from Python, with checkpoints, loggers, callbacks and progress.
 
     Args:
         agent: The agent.
-        executor: Its programs, where they run.
-        runner: Where to start.
-        earlier: Metrics of the trainings that this one goes on from.
+        executor: Its programs on their devices.
+        runner: The runner to start from.
+        earlier: Metrics of the runs that this one continues.
         n_steps: Number of updates.
         progress: Whether to show a progress bar.
         loggers: Receive the mean metrics of every evaluation point.
-        callbacks: Are told how the training goes, and may end it.
-        interruption: Notes Ctrl-C and SIGTERM since before the runner was made.
+        callbacks: Watch the run and may end it.
+        interruption: Catches Ctrl-C and SIGTERM; entered before the runner was made.
         rng: Random key that the runner was made with, if it is fresh.
 
     Returns:
@@ -70,7 +70,7 @@ def train(
         if agent.config.checkpoint_dir is not None:
             own = checkpoint.records_of(agent, runner, earlier, together, rng)
             records = stack.enter_context(own)
-            loggers = [records.logger, *loggers]  # no error in another's costs it a line
+            loggers = [records.logger, *loggers]  # first, so that errors in others cost no line
             observers.append(records)
         known_steps = [] if earlier is None else earlier["update_step"]
         if leads:
@@ -98,27 +98,27 @@ def train(
 
 
 class _Remembering(Observer):
-    """Has an agent remember a run at its end, and where it ends early, be it by an error."""
+    """Makes an agent remember a run when it ends, also early or by an error."""
 
     def __init__(self, agent: Any, earlier: Metrics | None) -> None:
         self._agent = agent
         self._earlier = earlier
 
     def on_interruption(self, runner: PyTree, history: Metrics) -> None:
-        """Gives the agent the runner, be it without the earlier metrics where they do not go on."""
+        """Stores the run; if its metrics cannot be joined to the earlier ones, without those."""
         self._agent.collect_training(runner, history)
         self._agent.collect_training(runner, join(self._earlier, history))
 
 
 class Replay(NamedTuple):
-    """A stretch of a training that was made once more.
+    """A replayed part of a run.
 
     Attributes:
-        runner: The runner after its last update, bit for bit the same as in the run.
-        metrics: `update_step` and all that each update reports, such as losses and gradient norms, with
-            a leading axis of updates.
-        not_finite_since: The first update after which a number was not finite, if there was one.
-        not_finite: Names of the arrays that were not finite then.
+        runner: The runner after the last update, bit for bit the same as in the run.
+        metrics: `update_step` and the numbers that each update reports, such as losses and gradient
+            norms, with a leading axis of updates.
+        not_finite_since: The first update after which a number was non-finite, if there was one.
+        not_finite: Names of the arrays that were non-finite then.
     """
 
     runner: PyTree
@@ -128,22 +128,22 @@ class Replay(NamedTuple):
 
 
 def replay(agent: Any, first: int, n_updates: int, hyperparams: PyTree) -> Replay:
-    """Goes from the nearest checkpoint to some update without a word, and looks at each after it.
+    """Replays a part of a run, with the metrics of each update.
 
-    It goes on from each checkpoint that it comes by, which knows the hyperparameters from there on.
+    It continues from each checkpoint on the way, since the run's hyperparameters may have changed there.
 
     Args:
-        agent: The agent, whose configuration names the folder.
-        first: Number of updates made before the stretch.
-        n_updates: Number of updates in it.
-        hyperparams: Hyperparameters structured as in the checkpoint.
+        agent: The agent, with a checkpoint folder in its configuration.
+        first: Number of updates before the replayed part.
+        n_updates: Number of updates to replay.
+        hyperparams: Hyperparameters with the same structure as in the checkpoint.
 
     Returns:
-        The stretch.
+        The replayed part.
 
     Raises:
-        FileNotFoundError: There is no checkpoint from which it can be reached.
-        ValueError: The checkpoint was made without its replay buffer.
+        FileNotFoundError: There is no checkpoint at `first` or earlier.
+        ValueError: The checkpoint lacks its replay buffer.
     """
     directory = agent.config.checkpoint_dir
     if directory is None:

@@ -1,4 +1,4 @@
-"""Many trainings at once: seeds times sets of hyperparameters."""
+"""Many runs at once: seeds times sets of hyperparameters."""
 
 import contextlib
 import warnings
@@ -24,7 +24,7 @@ from jaxagents.engine.observers import CallbackObserver, LoggerObserver, Observe
 from jaxagents.loggers import Logger
 
 _SECONDS_PER_CHUNK = 1.0
-"""Of all members together: each one's part of a chunk begins with cold caches."""
+"""For all members together; long, since each member starts its part with cold caches."""
 
 
 class SweepResult(NamedTuple):
@@ -63,10 +63,10 @@ def sweep(
     Args:
         agent: The agent.
         grid: The seeds and sets.
-        earlier: What of it was made before.
-        n_steps: Number of updates in all, earlier ones included.
+        earlier: The last checkpoint of the sweep, if there is one.
+        n_steps: Total number of updates, including earlier ones.
         progress: Whether to show progress.
-        callbacks: Are told how the sweep goes, and may end it.
+        callbacks: Watch the sweep and may end it.
 
     Returns:
         Runners and metrics with leading axes `(n_sets, n_seeds)`, and the best set.
@@ -84,7 +84,7 @@ def sweep(
 
 
 def first_member(earlier: Restored, grid: Grid) -> tuple[Metrics, PyTree]:
-    """The metrics of the first member of a sweep, and its runner."""
+    """Metrics and runner of the first member of a sweep."""
     return jax.tree.map(lambda x: x[0], (_by_member(earlier.history, grid), earlier.tree))
 
 
@@ -96,7 +96,7 @@ def _train(
     progress: bool,
     callbacks: Sequence[Callback],
 ) -> tuple[PyTree, Metrics, dict[int, str]]:
-    """The stack of the members' runners, the recorded metrics, and when numbers became non-finite."""
+    """Returns the stacked runners, the metrics, and since when members' numbers are non-finite."""
     first = 0 if earlier is None else int(earlier.tree.update_step[0])
     known = None if earlier is None else earlier.history
     n_steps = max(0, n_steps - first)
@@ -126,17 +126,17 @@ def _train(
 
 
 class _Nonfinite(Observer):
-    """Notes since which updates the numbers of members are not finite.
+    """Records the updates at which members' numbers became non-finite.
 
     Attributes:
-        since: The updates, in words, by members.
+        since: The updates, in words, by member.
     """
 
     def __init__(self) -> None:
         self.since: dict[int, str] = {}
 
     def on_chunk(self, runner: PyTree, n_updates: int, first: FirstNonfinite) -> None:
-        """Notes members that were finite before."""
+        """Records members that were finite before."""
         first = jax.device_get(first)
         are = [x.reshape(len(x), -1).any(axis=1) for x in first.values()]
         for member in np.flatnonzero(np.any(are, axis=0)).tolist() if first else []:
@@ -148,7 +148,7 @@ class _Lines(LoggerObserver):
     """Passes the mean metrics of each member at each point to a logger."""
 
     def __init__(self, logger: Logger, grid: Grid, known: Metrics | None) -> None:
-        """Takes the logger, the members, and the metrics that were logged before."""
+        """Takes the logger, the members, and the metrics that are already logged."""
         super().__init__([logger], [] if known is None else known["update_step"])
         self._grid = grid
 
@@ -160,7 +160,7 @@ class _Lines(LoggerObserver):
 
 
 class _Callbacks(CallbackObserver):
-    """Calls callbacks, and shows them all members by their sets and seeds."""
+    """Calls callbacks with all members, by set and seed."""
 
     what = "sweep"
 
@@ -174,14 +174,14 @@ class _Callbacks(CallbackObserver):
         grid: Grid,
         gather: Callable[[PyTree], PyTree],
     ) -> None:
-        """Takes the members and how their runners become one, besides what any training has."""
+        """Like `CallbackObserver`, with the members and a function that stacks their runners."""
         self._grid = grid
         self._gather = gather
         earlier = None if known is None else self._by_point(known)
         super().__init__(callbacks, first, n_steps, say, earlier=earlier)
 
     def on_chunk(self, runner: PyTree, n_updates: int, first: FirstNonfinite) -> bool:
-        """Calls the callbacks without runners, which to copy after every chunk would take time."""
+        """Calls the callbacks without runners: copying them after every chunk would take time."""
         return super().on_chunk(None, n_updates, first)
 
     def on_point(self, runner: PyTree, history: Metrics) -> bool:
@@ -190,31 +190,31 @@ class _Callbacks(CallbackObserver):
         return super().on_point(runners, self._by_point(history))
 
     def _means(self, point: Metrics) -> dict[str, float]:
-        """The means of a point over all members, whose episodes are taken together."""
+        """The means of a point over the episodes of all members."""
         return super()._means({name: x.reshape(-1, *x.shape[3:]) for name, x in point.items()})
 
     def _by_point(self, history: Metrics) -> Metrics:
-        """Recorded metrics, with axes of points, sets and seeds."""
+        """Metrics with axes of points, sets and seeds."""
         members = {name: x for name, x in history.items() if name != "update_step"}
         by_point = _by_set_and_seed(members, self._grid, axis=1)
         return {"update_step": history["update_step"], **by_point}
 
 
 def _by_member(history: Metrics, grid: Grid) -> Metrics:
-    """Recorded metrics of a sweep, members first."""
+    """Metrics of a sweep, members first."""
     steps = np.tile(history["update_step"][:, None], grid.n_members)
     return jax.tree.map(lambda x: np.moveaxis(x, 1, 0), {**history, "update_step": steps})
 
 
 def _by_set_and_seed(tree: PyTree, grid: Grid, axis: int = 0) -> PyTree:
-    """Arrays whose axis of members has become two."""
+    """Splits the axis of members into sets and seeds."""
     return jax.tree.map(
         lambda x: x.reshape(*x.shape[:axis], *grid.shape, *x.shape[axis + 1 :]), tree
     )
 
 
 def _best_set(metrics: Metrics, are_sound: Bool[np.ndarray, "n_sets n_seeds"]) -> int | None:
-    """The set of the highest mean return, of those whose members all have finite numbers."""
+    """The set with the highest mean return, among sets whose members are all finite."""
     if "returns" not in metrics:
         return None
     last = metrics["returns"][:, :, -1]
@@ -224,7 +224,7 @@ def _best_set(metrics: Metrics, are_sound: Bool[np.ndarray, "n_sets n_seeds"]) -
 
 
 def _warn_of(are_sound: Bool[np.ndarray, "n_sets n_seeds"], nonfinite: dict[int, str]) -> None:
-    """Warns of members with numbers that are not finite at the end, or were not so before."""
+    """Warns of members with non-finite numbers, at the end or before."""
     indices = sorted({*np.flatnonzero(~are_sound).tolist(), *nonfinite})
     if not indices:
         return
