@@ -66,14 +66,22 @@ for name, values in metrics.items():
 
 # %% [markdown]
 # An evaluation plays 32 episodes. The line is the mean of their returns, in a band
-# from the 10 % to the 90 % quantile; 500 is the highest return there is. In a script,
-# `matplotlib.pyplot.show()` shows it, and a path as the second argument saves it.
+# from the 10 % to the 90 % quantile; 500 is the highest return there is. A path as the
+# second argument saves the picture.
 
 # %%
+import tempfile
+from pathlib import Path
+
+folder = Path(tempfile.mkdtemp())  # yours might be Path("runs")
 steps_per_update = config.batch_size * config.rollout_length
 axes = plot_learning_curve(
-    metrics, steps_per_update=steps_per_update, title="PPO on CartPole"
+    metrics,
+    folder / "learning_curve.png",
+    steps_per_update=steps_per_update,
+    title="PPO on CartPole",
 )
+print("The picture is in", folder)
 # %% [markdown]
 # ## Evaluate
 #
@@ -95,10 +103,6 @@ print(f"drawn:  {returns.mean:.1f} +- {returns.std:.1f}")
 # `render_episode` records an episode, as a GIF or an MP4, and returns the frames:
 
 # %%
-import tempfile
-from pathlib import Path
-
-folder = Path(tempfile.mkdtemp())  # yours might be Path("runs")
 frames = agent.render_episode(
     jax.random.key(2), folder / "episode.gif", max_steps=150
 )

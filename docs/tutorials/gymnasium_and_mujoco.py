@@ -7,6 +7,7 @@
 
 # %%
 import tempfile
+from pathlib import Path
 
 import gymnasium
 import jax
@@ -16,6 +17,7 @@ from jaxagents.plotting import plot_learning_curve
 from jaxagents.sac import AgentConfig, HyperParameters
 
 env = gymnasium.make("Pendulum-v1", render_mode="rgb_array")
+folder = Path(tempfile.mkdtemp())  # yours might be Path("runs")
 
 # %% [markdown]
 # ## Train
@@ -34,7 +36,7 @@ config = AgentConfig(
     features=(64, 64),
     eval_frequency=1_000,
     n_evals=5,
-    checkpoint_dir=tempfile.mkdtemp(),  # yours might be "runs/pendulum"
+    checkpoint_dir=folder / "pendulum",
 )
 hyperparams = HyperParameters(
     gamma=0.98, actor_learning_rate=1e-3, critic_learning_rate=1e-3
@@ -45,7 +47,10 @@ print(metrics["update_step"])
 print(metrics["returns"].mean(axis=1).round(0))
 
 # %%
-axes = plot_learning_curve(metrics, title="SAC on Pendulum")
+axes = plot_learning_curve(
+    metrics, folder / "learning_curve.png", title="SAC on Pendulum"
+)
+print("The picture is in", folder)
 
 # %% [markdown]
 # ## Play
@@ -61,7 +66,7 @@ observation, _ = env.reset(seed=1)
 print(agent.policy(observation))
 
 # %%
-frames = agent.render_episode(jax.random.key(2))
+frames = agent.render_episode(jax.random.key(2), folder / "episode.gif")
 print(frames.shape)
 
 # %% [markdown]

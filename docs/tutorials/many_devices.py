@@ -6,6 +6,9 @@
 # which is set before JAX is used for anything else:
 
 # %%
+import tempfile
+from pathlib import Path
+
 import jax
 
 jax.config.update("jax_num_cpu_devices", 4)
@@ -18,6 +21,7 @@ from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 
 mesh = sharding.make_mesh(4)
 print(mesh)
+folder = Path(tempfile.mkdtemp())  # yours might be Path("runs")
 
 # %% [markdown]
 # ## Share a training
@@ -42,7 +46,10 @@ agent = PPO(env, env_params, config)
 runner, metrics = agent.train(
     jax.random.key(0), hyperparams, mesh=mesh, progress=False
 )
-axes = plot_learning_curve(metrics, title="PPO on four devices")
+axes = plot_learning_curve(
+    metrics, folder / "learning_curve.png", title="PPO on four devices"
+)
+print("The picture is in", folder)
 
 # %% [markdown]
 # Each device has a part of the environments, and a copy of the networks:

@@ -9,6 +9,9 @@
 # The replay buffer of an off-policy agent is a dataset.
 
 # %%
+import tempfile
+from pathlib import Path
+
 import gymnax
 import jax
 import numpy as np
@@ -18,6 +21,7 @@ from jaxagents.data import Dataset
 from jaxagents.plotting import plot_learning_curve
 
 env, env_params = gymnax.make("CartPole-v1")
+folder = Path(tempfile.mkdtemp())  # yours might be Path("runs")
 behaviour = DQN(
     env,
     env_params,
@@ -75,6 +79,8 @@ _ = axes.axhline(
     collected["returns"][-1].mean(), color="0.5", ls="--", label="behaviour"
 )
 _ = axes.legend(frameon=False)
+axes.figure.savefig(folder / "learning_curves.png")
+print("The picture is in", folder)
 
 # %% [markdown]
 # ## Go on from here

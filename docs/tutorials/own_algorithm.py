@@ -12,6 +12,8 @@
 
 # %%
 import dataclasses
+import tempfile
+from pathlib import Path
 
 import gymnax
 import jax
@@ -50,6 +52,7 @@ class PenaltyPPO(PPO):
 
 # %%
 env, env_params = gymnax.make("CartPole-v1")
+folder = Path(tempfile.mkdtemp())  # yours might be Path("runs")
 config = AgentConfig(n_steps=60, eval_frequency=10)
 optimizer = OptimizerParams(learning_rate=1e-3, grad_clip=0.5)
 both = {
@@ -64,7 +67,10 @@ _, penalised = PenaltyPPO(env, env_params, config).train(
     jax.random.key(0), PenaltyHyperParameters(**both), progress=False
 )
 axes = plot_learning_curve(clipped, label="clipped", title="PPO on CartPole")
-_ = plot_learning_curve(penalised, label="penalty", ax=axes)
+_ = plot_learning_curve(
+    penalised, folder / "penalty.png", label="penalty", ax=axes
+)
+print("The picture is in", folder)
 
 # %% [markdown]
 # ## An algorithm from its base
@@ -123,13 +129,16 @@ hyperparams = ActorCriticHyperParameters(
     actor_optimizer_params=optimizer, critic_optimizer_params=optimizer
 )
 runner, metrics = agent.train(jax.random.key(0), hyperparams, progress=False)
-axes = plot_learning_curve(metrics, title="A2C on CartPole")
+axes = plot_learning_curve(metrics, folder / "a2c.png", title="A2C on CartPole")
 # %% [markdown]
 # What the loss describes is in the metrics, with the mean of each update before an
 # evaluation:
 
 # %%
-axes = plot_learning_curve(metrics, metric="entropy", title="Entropy (nats)")
+axes = plot_learning_curve(
+    metrics, folder / "entropy.png", metric="entropy", title="Entropy (nats)"
+)
+print("The pictures are in", folder)
 
 # %% [markdown]
 # ## Go on from here

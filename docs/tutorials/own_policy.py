@@ -10,6 +10,9 @@
 # one observation, and made with the configuration.
 
 # %%
+import tempfile
+from pathlib import Path
+
 import gymnax
 import jax
 import jax.numpy as jnp
@@ -87,6 +90,7 @@ class FixedWidth(PPOBase):
 
 
 env, env_params = gymnax.make("Pendulum-v1")
+folder = Path(tempfile.mkdtemp())  # yours might be Path("runs")
 config = AgentConfig(
     n_steps=150,
     batch_size=32,
@@ -127,7 +131,13 @@ agent = ByDistribution(env, env_params, config)
 _, of_distribution = agent.train(jax.random.key(0), hyperparams, progress=False)
 
 axes = plot_learning_curve(of_hooks, label="four hooks", title="Pendulum")
-_ = plot_learning_curve(of_distribution, label="one distribution", ax=axes)
+_ = plot_learning_curve(
+    of_distribution,
+    folder / "learning_curves.png",
+    label="one distribution",
+    ax=axes,
+)
+print("The picture is in", folder)
 
 # %% [markdown]
 # ## Mistakes are found early

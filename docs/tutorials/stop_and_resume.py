@@ -7,6 +7,7 @@
 
 # %%
 import tempfile
+from pathlib import Path
 
 import gymnax
 import jax
@@ -17,7 +18,7 @@ from jaxagents.plotting import plot_learning_curve
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 env, env_params = gymnax.make("CartPole-v1")
-folder = tempfile.mkdtemp()  # yours might be "runs/cartpole"
+folder = Path(tempfile.mkdtemp())  # yours might be Path("runs/cartpole")
 
 # %% [markdown]
 # ## A script that can be started again
@@ -82,6 +83,8 @@ print("identical:", jax.tree.all(equal))
 axes = plot_learning_curve(expected, label="uninterrupted", title="CartPole")
 _ = plot_learning_curve(metrics, label="stopped and resumed", ax=axes)
 _ = axes.axvline(config.n_steps // 2, color="grey", ls=":")
+axes.figure.savefig(folder / "learning_curves.png")
+print("The picture is in", folder)
 
 # %% [markdown]
 # ## Another best

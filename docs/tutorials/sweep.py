@@ -6,6 +6,9 @@
 # accelerators, by one compiled program.
 
 # %%
+import tempfile
+from pathlib import Path
+
 import gymnax
 import jax
 import jax.numpy as jnp
@@ -17,6 +20,7 @@ from jaxagents.plotting import plot_sweep
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 
 env, env_params = gymnax.make("CartPole-v1")
+folder = Path(tempfile.mkdtemp())  # yours might be Path("runs")
 config = AgentConfig(n_steps=25, eval_frequency=5)
 agent = PPO(env, env_params, config)
 
@@ -65,7 +69,8 @@ legend = figure.legend(title="learning rate", loc="outside right upper")
 # `plot_sweep` shows that evaluation: the seeds, and the interval of each set's mean.
 
 # %%
-plot_sweep(result)
+axes = plot_sweep(result, folder / "sweep.png")
+print("The picture is in", folder)
 best = result.best_hyperparams.actor_optimizer_params.learning_rate
 print(f"best learning rate: {best:g}")
 

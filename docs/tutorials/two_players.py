@@ -11,6 +11,9 @@
 # sees where the other is. The chaser moves by up to two places, the runner by one.
 
 # %%
+import tempfile
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 from gymnax.environments import spaces
@@ -59,6 +62,7 @@ class Chase(Environment):
 
 
 print(check_env(Chase()))
+folder = Path(tempfile.mkdtemp())  # yours might be Path("runs")
 
 # %% [markdown]
 # ## Train both
@@ -89,7 +93,10 @@ print(metrics["returns"].shape)  # (points, episodes, actors)
 # learns faster, not how well they play.
 
 # %%
-axes = plot_learning_curve(metrics, title="Chaser (0) and runner (1)")
+axes = plot_learning_curve(
+    metrics, folder / "learning_curve.png", title="Chaser (0) and runner (1)"
+)
+print("The picture is in", folder)
 
 # %% [markdown]
 # ## Let them meet others

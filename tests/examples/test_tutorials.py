@@ -14,11 +14,13 @@ LINK = re.compile(r"\]\(\.\./\.\./([^)#]*)/[)#]")
 
 @pytest.mark.usefixtures("short_trainings")
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_a_tutorial_runs_and_its_first_picture_is_drawn(path: Path, tmp_path: Path):
+def test_a_tutorial_runs_and_saves_its_pictures(path: Path, tmp_path: Path, capfd):
     draw = runpy.run_path(str(DOCS / "make_gallery.py"))["draw"]
     draw(path, tmp_path / "picture.png")
     with Image.open(tmp_path / "picture.png") as picture:
         assert picture.size == (400, 240)
+    folder = re.search("The pictures? (?:is|are) in (.*)", capfd.readouterr().out)[1]
+    assert list(Path(folder).glob("*.png"))
 
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
