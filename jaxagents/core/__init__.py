@@ -1,1 +1,1 @@
-"""Foundations that everything stands on, and that import nothing else of the package."""
+"""Foundations of the package; they import nothing else from it."""

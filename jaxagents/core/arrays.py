@@ -1,4 +1,4 @@
-"""Arrays."""
+"""Helpers for arrays, pytrees and random keys."""
 
 import functools
 import operator
@@ -17,11 +17,11 @@ AnyArray = Array | np.ndarray
 ArrayT = TypeVar("ArrayT", Array, np.ndarray)
 
 _NARROW = {np.dtype(kind + "8"): np.dtype(kind + "4") for kind in "fiu"}
-"""Types of 64 bits, and the types of 32 bits in their place."""
+"""64-bit dtypes, and their 32-bit replacements."""
 
 
 def without_weak_types(tree: PyTree) -> PyTree:
-    """Strips the weak types of Python scalars from a pytree, which compile every program twice."""
+    """Strips the weak types of Python scalars from a pytree; they would compile every program twice."""
 
     def strip(x: PyTree) -> PyTree:
         x = jnp.asarray(x)
@@ -31,12 +31,12 @@ def without_weak_types(tree: PyTree) -> PyTree:
 
 
 def in_32_bits(tree: PyTree) -> PyTree:
-    """Casts numbers of 64 bits in a pytree; unless JAX is set to have them, there are none."""
+    """Casts 64-bit arrays in a pytree to 32 bits; they only exist if JAX has them enabled."""
     return jax.tree.map(lambda x: x.astype(narrow(x.dtype)) if x.dtype in _NARROW else x, tree)
 
 
 def in_single_precision(tree: PyTree) -> PyTree:
-    """Casts numbers of half precision in a pytree."""
+    """Casts half-precision arrays in a pytree to single precision."""
 
     def cast(x: Array) -> Array:
         dtype = jnp.promote_types(x.dtype, jnp.float32)
@@ -46,11 +46,11 @@ def in_single_precision(tree: PyTree) -> PyTree:
 
 
 def with_widths_of(like: PyTree, tree: PyTree) -> PyTree:
-    """Casts the numbers of a pytree that have 64 bits instead of 32, or 32 instead of 64.
+    """Casts arrays in a pytree from 64 to 32 bits, or from 32 to 64.
 
     Args:
-        like: A pytree with the dtypes to have, as arrays or shapes.
-        tree: The pytree, which is left alone if it is structured differently.
+        like: A pytree with the target dtypes, as arrays or shapes.
+        tree: The pytree; returned as it is if its structure differs.
 
     Returns:
         The pytree.
@@ -66,7 +66,7 @@ def with_widths_of(like: PyTree, tree: PyTree) -> PyTree:
 
 
 def narrow(dtype: np.dtype) -> np.dtype:
-    """The dtype of 32 bits for one of 64, and any other as it is."""
+    """The 32-bit version of a 64-bit dtype; other dtypes as they are."""
     return _NARROW.get(dtype, dtype)
 
 
@@ -76,13 +76,13 @@ def is_traced(x: PyTree) -> bool:
 
 
 def is_used_up(tree: PyTree) -> bool:
-    """Whether a program has used up any of the arrays of a pytree."""
+    """Whether any array of a pytree has been donated to a program."""
     arrays = [x for x in jax.tree.leaves(tree) if isinstance(x, Array) and not is_traced(x)]
     return any(x.is_deleted() for x in arrays)
 
 
 def is_numeric(x: object) -> bool:
-    """Whether something is an array or a number."""
+    """Whether an object is an array or a number."""
     return hasattr(x, "dtype") or isinstance(x, bool | int | float)
 
 
@@ -92,7 +92,7 @@ def is_key(x: PyTree) -> bool:
 
 
 def stack(trees: Sequence[Any]) -> PyTree:
-    """Stacks pytrees along a new leading axis, without compiling a program for each number of them."""
+    """Stacks pytrees along a new leading axis, without compiling a program for every stack size."""
 
     def stacked(*leaves: Array) -> PyTree:
         return rebuild_of(leaves[0])(jax.device_put(np.stack([portable(x) for x in leaves])))
@@ -101,13 +101,13 @@ def stack(trees: Sequence[Any]) -> PyTree:
 
 
 def unstack(tree: PyTree) -> list[PyTree]:
-    """The pytrees of a stack, as copies, without compiling a program for each number of them.
+    """Unstacks a pytree into copies, without compiling a program for every stack size.
 
     Args:
         tree: Arrays with a common leading axis.
 
     Returns:
-        One pytree for each index.
+        One pytree per index.
     """
     leaves, structure = jax.tree.flatten(tree)
     rebuilds, arrays = [rebuild_of(leaf) for leaf in leaves], [portable(leaf) for leaf in leaves]
@@ -120,18 +120,18 @@ def unstack(tree: PyTree) -> list[PyTree]:
 
 
 def repeated(tree: PyTree, n: int) -> PyTree:
-    """The arrays of a pytree `n` times, along a new first axis."""
+    """Repeats the arrays of a pytree `n` times, along a new first axis."""
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *jnp.shape(x))), tree)
 
 
 def atleast_nd(x: ArrayT, n_axes: int) -> ArrayT:
-    """An array with axes of length 1 put before its own, so that it has as many as another.
+    """Adds leading axes of length 1 to an array.
 
-    NumPy broadcasts so without being asked. JAX does not where `jax_numpy_rank_promotion` forbids it.
+    NumPy broadcasts like this implicitly; JAX does not if `jax_numpy_rank_promotion` forbids it.
 
     Args:
         x: The array.
-        n_axes: Number of axes to have at least.
+        n_axes: Minimum number of axes.
 
     Returns:
         The array.
@@ -140,7 +140,7 @@ def atleast_nd(x: ArrayT, n_axes: int) -> ArrayT:
 
 
 def beside(x: ArrayLike, *others: ArrayLike) -> list[Array]:
-    """Arrays with at least as many axes as another, with which they are to be computed.
+    """Adds leading axes to arrays so that they broadcast with another array.
 
     Args:
         x: The other array, or a number.
@@ -153,15 +153,15 @@ def beside(x: ArrayLike, *others: ArrayLike) -> list[Array]:
 
 
 def select(condition: Array, if_true: PyTree, if_false: PyTree) -> PyTree:
-    """One of two pytrees of arrays.
+    """Selects one of two pytrees of arrays.
 
     Args:
-        condition: A single truth value.
-        if_true: The pytree if it holds.
-        if_false: The pytree if it does not.
+        condition: A boolean scalar.
+        if_true: The pytree if it is true.
+        if_false: The pytree if it is false.
 
     Returns:
-        The pytree.
+        The selected pytree.
     """
     return jax.tree.map(functools.partial(jnp.where, condition), if_true, if_false)
 
@@ -172,13 +172,13 @@ def replace_rows(
     replacements: Callable[[Int[Array, "some"]], PyTree],
     at_once: int,
 ) -> PyTree:
-    """Replaces some rows, a few at a time, where a CPU should not compute a replacement for each.
+    """Replaces some rows, a few at a time, so that a CPU does not compute replacements for all.
 
     Args:
         where: Which rows to replace.
         rows: Pytree of arrays with a leading axis.
-        replacements: Maps indices of rows to what replaces them. An index too large is of no row.
-        at_once: How many indices it is given.
+        replacements: Maps row indices to their replacements. Out-of-range indices are padding.
+        at_once: Number of indices per call.
 
     Returns:
         The pytree.
@@ -194,7 +194,7 @@ def replace_rows(
 
 
 def as_int32(number: ArrayLike) -> Int[Array, ""] | np.int32:
-    """An integer, of the one type that programs are compiled for; weak types compile them again.
+    """An integer of the one dtype that programs are compiled for; weak types would recompile them.
 
     Raises:
         TypeError: It is not an integer.
@@ -205,20 +205,20 @@ def as_int32(number: ArrayLike) -> Int[Array, ""] | np.int32:
 
 
 def portable(array: AnyArray) -> AnyArray:
-    """An array that can be put on any devices: on the host, unless it is split over processes."""
+    """An array that can move to any device: a host array, unless it is split over processes."""
     if not _is_here(array):
         return array
     return np.asarray(jax.random.key_data(array) if is_key(array) else array)
 
 
 def of_this_process(array: AnyArray) -> np.ndarray:
-    """An array, or this process's part of one that several processes share."""
+    """An array, or this process's part of an array that several processes share."""
     here = array if _is_here(array) else cast(Array, array).addressable_data(0)
     return np.asarray(portable(here))
 
 
 def are_equal(one: PyTree, other: PyTree) -> bool:
-    """Whether two pytrees of arrays are the same bit for bit, as far as they are in this process."""
+    """Whether two pytrees of arrays are bit for bit the same, in this process's part of them."""
 
     def equal(x: AnyArray, y: AnyArray) -> bool:
         x, y = of_this_process(x), of_this_process(y)
@@ -230,21 +230,21 @@ def are_equal(one: PyTree, other: PyTree) -> bool:
 
 
 def rebuild_of(array: AnyArray) -> Callable[[Array], Array]:
-    """The function that turns a portable array back into the array, random keys included."""
+    """The inverse of `portable` for an array, which also restores random keys."""
     if not (_is_here(array) and is_key(array)):
         return lambda portable: portable
     return functools.partial(jax.random.wrap_key_data, impl=jax.random.key_impl(array))
 
 
 def _is_here(array: AnyArray) -> bool:
-    """Whether all of an array is in this process."""
+    """Whether the whole array is in this process."""
     return getattr(array, "is_fully_addressable", True)
 
 
 def leaves_by_name(
     tree: PyTree, separator: str = "/", is_leaf: Callable[[Any], bool] | None = None
 ) -> dict[str, PyTree]:
-    """The leaves of a pytree by their paths, joined with slashes; a single leaf has the path `""`."""
+    """The leaves of a pytree by path, joined with slashes; a single leaf has the path `""`."""
     leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_leaf)
     return {jax.tree_util.keystr(path, simple=True, separator=separator): x for path, x in leaves}
 
@@ -255,7 +255,7 @@ def check_same_tree(
     """Raises if two pytrees differ in structure, or in the shape or dtype of a leaf.
 
     Raises:
-        ValueError: They differ; the first differing leaf is named.
+        ValueError: They differ; the error names the first differing leaf.
     """
     check_same_structure(first, second, what, first_name, second_name)
     for (leaf, a), b in zip(leaves_by_name(first).items(), jax.tree.leaves(second), strict=True):
@@ -284,10 +284,10 @@ def check_same_structure(
 
 
 def check_size(x: PyTree, shape: tuple[int, ...], what: str) -> None:
-    """Raises unless an output has as many elements as it should.
+    """Raises unless an output is an array of the given shape, or with a further axis of length 1.
 
     Raises:
-        ValueError: It is not one array of that size.
+        ValueError: It is not.
     """
     if not hasattr(x, "shape"):
         raise ValueError(f"{what} must be one array of shape {shape}, got {x}.")
@@ -305,23 +305,23 @@ RandomKey = Key[Array, "..."] | UInt32[Array, "... 2"]
 """Random keys, typed (`jax.random.key`) or raw (`jax.random.PRNGKey`)."""
 
 Seed = RandomKey | int
-"""A random key, or an integer, which stands for `jax.random.key` of it."""
+"""A random key, or an integer seed for `jax.random.key`."""
 
 
 def as_key(rng: Any, example: str = "jax.random.key(0)") -> Key[Array, "..."]:
-    """A typed random key, from one, from a raw `jax.random.PRNGKey`, or from an integer.
+    """Converts a typed key, a raw `jax.random.PRNGKey` or an integer to a typed random key.
 
     Args:
-        rng: Typed keys of any shape, raw keys with a trailing axis of two words, or an integer of 32
-            bits (of 64 with `jax_enable_x64`).
-        example: What would be right, for the error.
+        rng: Typed keys of any shape, raw keys with a trailing axis of two words, or a 32-bit integer
+            (64-bit with `jax_enable_x64`).
+        example: A valid argument, for the error.
 
     Returns:
         The typed keys.
 
     Raises:
         TypeError: `rng` is none of these.
-        ValueError: It is an integer with more bits.
+        ValueError: The integer has more bits.
     """
     dtype = getattr(rng, "dtype", None)
     if dtype is not None and is_key(rng):
@@ -336,19 +336,19 @@ def as_key(rng: Any, example: str = "jax.random.key(0)") -> Key[Array, "..."]:
 
 
 def as_keys(rngs: Any) -> Key[Array, "..."]:
-    """Typed random keys, one for each seed.
+    """Converts keys or integer seeds to typed random keys.
 
     Args:
-        rngs: Keys as `as_key` takes them, or a sequence of integers.
+        rngs: Keys, as for `as_key`, or a sequence of integers.
 
     Returns:
         The typed keys.
 
     Raises:
         TypeError: `rngs` is neither.
-        ValueError: An integer has more bits than a seed.
+        ValueError: An integer has too many bits for a seed.
     """
-    is_array = hasattr(rngs, "dtype")  # of unsigned integers, it is a raw key
+    is_array = hasattr(rngs, "dtype")  # unsigned integers are a raw key
     are_seeds = is_array and jnp.issubdtype(rngs.dtype, jnp.signedinteger) and rngs.ndim == 1
     if (are_seeds or isinstance(rngs, Sequence)) and len(rngs):
         return jnp.stack([as_key(rng) for rng in rngs])
@@ -356,19 +356,19 @@ def as_keys(rngs: Any) -> Key[Array, "..."]:
 
 
 def implementation_of(key: Any) -> Any:
-    """The implementation of typed random keys, as `jax.random.key` takes it.
+    """The implementation of typed random keys, for `jax.random.key`.
 
     Args:
-        key: The keys; their type is enough.
+        key: The keys; a shape and dtype are enough.
 
     Returns:
-        Its name, such as `"rbg"`; of one that JAX knows no name of, what stands for it.
+        Its name, such as `"rbg"`, or an object if JAX has no name for it.
     """
     return jax.random.key_impl(jnp.empty((), key.dtype))
 
 
 def single_key(rng: Any, what: str) -> Key[Array, ""]:
-    """One typed random key.
+    """Converts one key or integer seed to a typed random key.
 
     Args:
         rng: The key, typed or raw, or an integer.
@@ -378,8 +378,8 @@ def single_key(rng: Any, what: str) -> Key[Array, ""]:
         The typed key.
 
     Raises:
-        TypeError: It is no random key.
-        ValueError: There are several, or it is an integer with more bits than a seed.
+        TypeError: It is not a random key.
+        ValueError: There are several keys, or the integer has too many bits for a seed.
     """
     key = as_key(rng)
     if key.ndim:

@@ -1,4 +1,4 @@
-"""Ways to compile functions, and the compiled programs that equal agents share."""
+"""Variants of `jax.jit`, and the compiled programs that equal agents share."""
 
 import dataclasses
 import functools
@@ -27,32 +27,32 @@ _QUICK = {"cpu": {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitt
 
 _N_STRUCTURES = 16
 _of_structures: list[OrderedDict[Any, "Jitted"]] = []
-"""The programs of each function by `jit_by_structure`."""
+"""The programs of each function compiled by `jit_by_structure`."""
 _lock = threading.RLock()
 _NUMBERS = (int, float)
 
 nan_is_allowed = jax.debug_nans(False)
-"""Decorates functions of runners before any update, whose losses are not known yet and so are NaN."""
+"""Decorates functions that handle runners before any update, when losses are still NaN."""
 
 
 class Jitted(Protocol):
-    """A function that is compiled when it is called."""
+    """A function that compiles when it is called."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the compiled function."""
         ...
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
-        """Traces the function, and compiles nothing yet."""
+        """Traces the function without compiling it."""
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class _Chosen:
-    """A compiled function that is chosen anew for each call.
+    """Chooses a compiled function for each call.
 
     Attributes:
-        choose: Gives the function for the arguments of a call.
+        choose: Returns the function for the arguments of a call.
     """
 
     choose: Callable[..., Jitted]
@@ -65,10 +65,10 @@ class _Chosen:
 
 
 def quick_jit(function: Callable, **options: Any) -> Jitted:
-    """`jax.jit` for a program that runs once, which is compiled sooner on a CPU.
+    """`jax.jit` for a program that runs once; on a CPU it compiles faster.
 
-    It is optimised less there, and computes the same numbers bit for bit as long as it has no loops.
-    Within another program, or with `JAX_DISABLE_MOST_OPTIMIZATIONS`, it is `jax.jit` alone.
+    The program is optimised less there, but computes bit for bit the same if it has no loops. Inside
+    another program, or with `JAX_DISABLE_MOST_OPTIMIZATIONS`, this is plain `jax.jit`.
 
     Args:
         function: The function to compile.
@@ -92,10 +92,10 @@ def quick_jit(function: Callable, **options: Any) -> Jitted:
 
 
 def jit_in_place(function: Callable) -> Jitted:
-    """`jax.jit` for a program that works in the memory of its first argument, which it uses up.
+    """`jax.jit` for a program that donates its first argument.
 
-    While JAX looks for NaN or infinity the argument is left alone: where JAX finds one, it calls the
-    function again to say where it came from.
+    With `jax_debug_nans` or `jax_debug_infs`, nothing is donated: JAX calls the function again to find
+    where such a number came from.
 
     Args:
         function: The function to compile.
@@ -114,7 +114,7 @@ def jit_in_place(function: Callable) -> Jitted:
 
 @functools.cache
 def _known_options(platform: str) -> dict[str, Any]:
-    """The compiler's options for quick programs that its release knows."""
+    """The options for quick programs that the installed compiler supports."""
     known = {}
     for name, value in _QUICK.get(platform, {}).items():
         try:
@@ -126,11 +126,11 @@ def _known_options(platform: str) -> dict[str, Any]:
 
 
 def jit_by_structure(function: Callable[P, T]) -> Callable[P, T]:
-    """`jax.jit` for a function of pytrees with ever new structures, such as configurations.
+    """`jax.jit` for a function of pytrees with many structures, such as configurations.
 
-    The programs for a structure of the first argument are released once those for many others were
-    used. `jax.jit` would hold them as long as the function. Python numbers in the first argument
-    become arrays, and so need no programs of their own.
+    Programs are released once the function has been called with 16 other structures of its first
+    argument; `jax.jit` would keep them as long as the function. Python numbers in the first argument
+    become arrays, so that they need no programs of their own.
 
     Args:
         function: The function to compile.
@@ -158,9 +158,9 @@ def jit_by_structure(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def forget_users_own() -> None:
-    """Has functions by `jit_by_structure` compile anew wherever code of users is in a structure.
+    """Drops programs of `jit_by_structure` with user code in their structure.
 
-    What the code refers to, such as a variable of its module, may have changed.
+    Anything that the code refers to, such as a variable of its module, may have changed.
     """
     with _lock:
         for programs in _of_structures:
@@ -170,15 +170,15 @@ def forget_users_own() -> None:
 
 
 def _as_array(leaf: PyTree) -> PyTree:
-    """A leaf of a pytree, as an array if it is a Python number."""
+    """Converts a leaf to an array if it is a Python number."""
     return np.asarray(leaf, jnp.result_type(type(leaf))) if type(leaf) in _NUMBERS else leaf
 
 
 def compile_at_once(programs: Sequence[Traced]) -> None:
-    """Compiles programs side by side, each as soon as it is lowered, for later calls of their functions.
+    """Compiles programs in parallel, for later calls of their functions.
 
     Args:
-        programs: Traced programs; the one that takes longest comes first.
+        programs: Traced programs, the slowest to compile first.
     """
     with ThreadPoolExecutor(len(programs)) as threads:
         compiling = [threads.submit(program.lower().compile) for program in programs]
@@ -187,7 +187,7 @@ def compile_at_once(programs: Sequence[Traced]) -> None:
 
 
 def is_tracing(tree: PyTree) -> bool:
-    """Whether JAX is tracing, be it any leaf of a pytree or the surrounding function."""
+    """Whether JAX is tracing any leaf of a pytree, or the surrounding function."""
     return any(map(is_traced, [*jax.tree.leaves(tree), jnp.zeros(())]))
 
 
@@ -198,22 +198,22 @@ AgentT = TypeVar("AgentT", bound=Any)
 class Programs(Generic[BehaviourT]):
     """The compiled programs of an object.
 
-    Equal objects share them, unless code of users is in them: whatever that refers to may change, so
-    that each object has its own. Shared ones are released with the last object that holds them, but the
-    few most recently used ones are kept longer: an object that is built again, as in a cell of a
-    notebook, then compiles nothing.
+    Equal objects share them, unless they contain user code: anything that it refers to may change, so
+    each such object has its own. Shared programs are released with the last object that holds them,
+    except for the few used most recently: rebuilding an object, as in a notebook cell, then compiles
+    nothing.
 
     Attributes:
-        behaviour: The object whose programs they are.
+        behaviour: The object that the programs belong to.
     """
 
     def __init__(self, behaviour: BehaviourT, may_change: Sequence[Any] = ()) -> None:
         """Compiles nothing yet.
 
         Args:
-            behaviour: The object whose programs they are. It must not hold them itself, or only
+            behaviour: The object that the programs belong to. It must not refer to them, or only
                 Python's garbage collector could release them.
-            may_change: Its parts with code of users.
+            may_change: Its parts with user code.
         """
         self.behaviour = behaviour
         self._may_change, self._traced = may_change, []
@@ -221,7 +221,7 @@ class Programs(Generic[BehaviourT]):
 
     @staticmethod
     def of(behaviour: T, may_change: Sequence[Any] = ()) -> "Programs[T]":
-        """The programs of a behaviour, which all that are equal share if no part may change."""
+        """The programs of a behaviour, shared by all equal ones if no part may change."""
         if may_change:
             forget_users_own()
             return Programs(behaviour, may_change)
@@ -230,16 +230,16 @@ class Programs(Generic[BehaviourT]):
 
     @staticmethod
     def are_known(behaviour: Hashable) -> bool:
-        """Whether there are programs that this behaviour shares."""
+        """Whether an equal behaviour already has shared programs."""
         with _lock:
             return behaviour in _programs
 
     def get(self, key: Hashable, compile_: Callable[[BehaviourT], T]) -> T:
-        """A program, which is made when it is first asked for, and again if its object has changed.
+        """A program, made on first use, and again if its object has changed.
 
         Args:
             key: The program's name.
-            compile_: Makes it of the behaviour.
+            compile_: Makes the program from the behaviour.
 
         Returns:
             The program.
@@ -253,7 +253,7 @@ class Programs(Generic[BehaviourT]):
         return self._compiled[key]
 
     def _drop_outdated(self) -> None:
-        """Drops the programs if a part has changed since they were made, with a warning."""
+        """Drops the programs, with a warning, if a part has changed since they were made."""
         now = [state(part) for part in self._may_change]
         before, self._traced = self._traced, now
         if not self._compiled or before == now:
@@ -279,13 +279,13 @@ _programs: WeakValueDictionary[Hashable, Programs[Any]] = WeakValueDictionary()
 
 
 _last_used = functools.lru_cache(maxsize=8)(id)
-"""Holds programs until eight others were used."""
+"""Keeps programs until eight others have been used."""
 
 
 def compiled(method: Callable[Concatenate[AgentT, P], T]) -> Callable[Concatenate[AgentT, P], T]:
-    """Compiles a method of agents, once for all that are equal.
+    """Compiles a method of agents, once for all equal agents.
 
-    Within a program, whose agent has no `programs` of its own, it is the method as it stands.
+    Inside a program, where the agent has no `programs`, it is the plain method.
 
     Args:
         method: The method.

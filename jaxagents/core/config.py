@@ -1,4 +1,4 @@
-"""Static configuration: what sets a shape, a loop bound or a branch."""
+"""Static configuration: settings that determine shapes, loop bounds or branches."""
 
 import dataclasses
 import functools
@@ -18,18 +18,18 @@ Check = Callable[[str, Any], Any]
 
 
 def checked(default: Any, check: Check) -> Any:
-    """A field of a configuration whose values are checked.
+    """A configuration field with a check of its values.
 
     ```python
     n_steps: int = checked(200, numbers.positive)
     memory: Memory | None = checked(None, one_of(Memory))
     ```
 
-    A subclass that declares the field anew, with another default, keeps the check. `None` is not
-    checked where the type of the field allows it.
+    A subclass that redeclares the field with another default keeps the check. `None` is not checked if
+    the type of the field allows it.
 
     Args:
-        default: Its default.
+        default: The default.
         check: Takes the name of the field and a value, and returns the value to keep.
 
     Returns:
@@ -43,7 +43,7 @@ def one_of(choices: Any, or_none: bool = False) -> Check:
 
     Args:
         choices: The `Literal`.
-        or_none: Whether the message names `None` among them.
+        or_none: Whether the message lists `None` too.
 
     Returns:
         The check, which raises a `ValueError`.
@@ -59,10 +59,10 @@ def one_of(choices: Any, or_none: bool = False) -> Check:
 
 
 def names(name: str, value: Any) -> tuple[str, ...]:
-    """A tuple of names.
+    """Checks a tuple of names.
 
     Raises:
-        TypeError: It is something else, such as a text.
+        TypeError: The value is something else, such as a string.
     """
     given = () if isinstance(value, str) or not isinstance(value, Sequence) else tuple(value)
     if not all(isinstance(x, str) for x in given) or (value and not given):
@@ -71,10 +71,10 @@ def names(name: str, value: Any) -> tuple[str, ...]:
 
 
 def optimizer_function(name: str, value: Any) -> Callable[..., Any]:
-    """A function that makes an optimizer.
+    """Checks a function that makes an optimizer.
 
     Raises:
-        TypeError: It is something else, such as an optimizer.
+        TypeError: The value is something else, such as an optimizer.
     """
     if not callable(value):
         raise TypeError(
@@ -86,7 +86,7 @@ def optimizer_function(name: str, value: Any) -> Callable[..., Any]:
 
 @functools.cache
 def _checks_of(cls: type) -> dict[str, Check]:
-    """The checks of the fields of a configuration, by name: each is where a field was first declared."""
+    """The checks of a configuration's fields, by name, also inherited ones."""
     checks = {}
     for base in reversed(cls.__mro__):
         for name, field in vars(base).get("__dataclass_fields__", {}).items():
@@ -99,17 +99,17 @@ class StaticConfig:
     """The settings that a compiled program depends on. Compares and hashes by value."""
 
     outside: ClassVar[Collection[str]] = ()
-    """Names of the fields that no computation depends on, such as folders."""
+    """Names of fields that do not affect the computation, such as folders."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Keeps what compares by value, which a dataclass without `eq=False` would replace."""
+        """Keeps comparison by value, which a dataclass without `eq=False` would replace."""
         super().__init_subclass__(**kwargs)
         for name in ("__eq__", "__hash__"):
             if name not in vars(cls):
                 setattr(cls, name, getattr(cls, name))
 
     def __new__(cls, *args: Any, **kwargs: Any):
-        """Refuses arguments without names, and misspelt ones.
+        """Rejects positional and misspelt arguments.
 
         Raises:
             TypeError: There is one.
@@ -127,7 +127,7 @@ class StaticConfig:
         """Validates the fields.
 
         Raises:
-            TypeError: A field holds a traced value, or one of the wrong type.
+            TypeError: A field holds a traced value, or a value of the wrong type.
             ValueError: A value is out of range.
         """
         checks = _checks_of(type(self))
@@ -145,7 +145,7 @@ class StaticConfig:
                 object.__setattr__(self, field.name, checks[field.name](name, value))
 
     def computation(self) -> dict[str, Any]:
-        """The fields that concern the computation, by name."""
+        """The fields that affect the computation, by name."""
         names = [field.name for field in dataclasses.fields(self)]
         return {name: getattr(self, name) for name in names if name not in self.outside}
 

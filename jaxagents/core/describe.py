@@ -1,4 +1,4 @@
-"""Agents, configurations and hyperparameters in words and as JSON."""
+"""Descriptions of agents, configurations and hyperparameters, as text and as JSON."""
 
 import dataclasses
 import functools
@@ -14,9 +14,9 @@ from jaxagents.core.hyperparameters import Schedule
 
 
 def to_json(x: Any) -> Any:
-    """The nearest JSON value: numbers, lists and dicts as they are, anything else by its name.
+    """Converts an object to JSON values; anything but numbers, lists and dicts becomes its name.
 
-    Numbers of single precision are written with their own digits, NaN as null, infinity by name.
+    Floats of single precision keep their short decimal form. NaN becomes null, infinity `"inf"`.
     """
     if x is None or isinstance(x, bool | int | str):
         return x
@@ -56,7 +56,7 @@ def name_of(x: Any) -> str:
 
 
 def describe(title: str, x: Any) -> str:
-    """A title and one line for each field of a dataclass, nested ones indented."""
+    """A title and one line per field of a dataclass, with nested fields indented."""
     return "\n".join([f"{title}:", *_lines(to_json(x), indent=2)])
 
 

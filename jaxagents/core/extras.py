@@ -1,4 +1,4 @@
-"""Optional libraries, and suites of environments that there are adapters of."""
+"""Optional libraries, and the supported suites of environments."""
 
 import importlib
 import json
@@ -16,7 +16,7 @@ def require(module: str, extra: str) -> Any:
 
     Args:
         module: Name of the module.
-        extra: The extra that brings it.
+        extra: The extra that installs it.
 
     Returns:
         The module.
@@ -34,7 +34,7 @@ def require(module: str, extra: str) -> Any:
 
 
 def pip_install(extra: str) -> str:
-    """The command that installs an extra for the copy of jaxagents at hand, wherever it came from."""
+    """The command that installs an extra, from wherever this copy of jaxagents was installed."""
     named = f"jaxagents[{extra}]"
     try:
         origin = json.loads(distribution("jaxagents").read_text("direct_url.json") or "null")
@@ -54,9 +54,9 @@ class Suite(NamedTuple):
     """A suite of environments.
 
     Attributes:
-        adapter: The class of its adapter, in the module of `jaxagents.envs.adapters` with its name.
-        bases: The classes that its environments inherit from, with their modules.
-        about: Its environments in a few words.
+        adapter: Class of the adapter, in the module of `jaxagents.envs.adapters` with the suite's name.
+        bases: Base classes of its environments, with their modules.
+        about: The environments in a few words.
     """
 
     adapter: str
@@ -99,7 +99,7 @@ SUITES = {
         "many environments, on the host",
     ),
 }
-"""The suites by the names that they have in `pip install`, in our extras, and before a colon."""
+"""Suites by their name in `pip install`, in our extras, and before a colon."""
 
 
 def is_installed(suite: str) -> bool:
@@ -118,21 +118,21 @@ def check_installed(suite: str) -> None:
         suite: Its name.
 
     Raises:
-        ImportError: It is not; the message says how to install it.
+        ImportError: It is not installed; the message says how to install it.
     """
     if not is_installed(suite):
         raise ImportError(f"{suite} is not installed: {pip_install(suite)} installs it.")
 
 
 def likely_environment(name: str, of_gymnax: Sequence[str]) -> str:
-    """Names the environment of gymnax or Gymnasium that an unknown name is most like.
+    """Suggests the gymnax or Gymnasium environment with the most similar name.
 
     Args:
-        name: The name that was given. Gymnasium is imported only if it begins none of gymnax.
-        of_gymnax: The names of gymnax.
+        name: The unknown name. Gymnasium is only imported if no gymnax name starts with it.
+        of_gymnax: The gymnax names.
 
     Returns:
-        A question, or all names of gymnax if none is near.
+        A question, or all gymnax names if none is similar.
     """
     if name.startswith("ALE/"):
         return f"Did you mean '{GYMNASIUM}:ale_py:{name}'?"

@@ -1,4 +1,4 @@
-"""Folders and files that users give, and the videos that are written to them."""
+"""Paths of folders and files, and writing of videos."""
 
 import contextlib
 import math
@@ -14,18 +14,18 @@ from jaxagents.core.extras import require
 
 
 def folder(name: str, value: object, instead: str = "") -> Path:
-    """A folder as an absolute path, which stays the same where a script changes its own.
+    """Converts a folder to an absolute path, which survives changes of the working directory.
 
     Args:
-        name: Name of what was given.
+        name: Name of the argument.
         value: A path.
-        instead: What may be given instead, in words.
+        instead: Alternatives to a path, for the message.
 
     Returns:
         The path.
 
     Raises:
-        ValueError: It is no path.
+        ValueError: `value` is not a path.
     """
     if not isinstance(value, str | os.PathLike) or not os.fspath(value):
         raise ValueError(
@@ -35,16 +35,16 @@ def folder(name: str, value: object, instead: str = "") -> Path:
 
 
 def file_in_folder(path: str | os.PathLike) -> Path:
-    """A file that can be written, as far as its folder goes.
+    """Checks that the folder of a file exists.
 
     Args:
         path: The file.
 
     Returns:
-        The path, with `~` replaced by the home folder.
+        The path, with `~` expanded.
 
     Raises:
-        FileNotFoundError: Its folder does not exist.
+        FileNotFoundError: The folder does not exist.
     """
     path = Path(path).expanduser()
     if not path.parent.is_dir():
@@ -55,17 +55,17 @@ def file_in_folder(path: str | os.PathLike) -> Path:
 
 
 def new_file(path: str | os.PathLike) -> Path:
-    """A file that can be written, and does not exist.
+    """Checks that a file does not exist, but its folder does.
 
     Args:
         path: The file.
 
     Returns:
-        The path, with `~` replaced by the home folder.
+        The path, with `~` expanded.
 
     Raises:
         FileExistsError: The file exists.
-        FileNotFoundError: Its folder does not exist.
+        FileNotFoundError: The folder does not exist.
     """
     path = file_in_folder(path)
     if path.exists():
@@ -74,17 +74,17 @@ def new_file(path: str | os.PathLike) -> Path:
 
 
 def with_ending(path: str | os.PathLike, endings: Collection[str]) -> Path:
-    """A file whose name says its format.
+    """Checks the extension of a file.
 
     Args:
         path: The file.
-        endings: The endings that are known.
+        endings: The valid extensions.
 
     Returns:
-        The path, with `~` replaced by the home folder.
+        The path, with `~` expanded.
 
     Raises:
-        ValueError: It has another ending.
+        ValueError: It has another extension.
     """
     path = Path(path).expanduser()
     if path.suffix not in endings:
@@ -98,11 +98,11 @@ Frame = UInt8[np.ndarray, "height width 3"]
 
 
 class Film(NamedTuple):
-    """A film that is being written.
+    """A video being written.
 
     Attributes:
-        write: Takes a frame.
-        every: The film takes one of this many frames, so that time passes as it should.
+        write: Writes a frame.
+        every: Write only every n-th frame, to keep the speed.
     """
 
     write: Callable[[Frame], None]
@@ -110,19 +110,19 @@ class Film(NamedTuple):
 
 
 def check_film(path: str | os.PathLike, fps: float | int) -> Path:
-    """The path of a film that can be made.
+    """Checks that a video can be written.
 
     Args:
         path: The file.
-        fps: Frames a second.
+        fps: Frames per second.
 
     Returns:
-        The path, with `~` replaced by the home folder.
+        The path, with `~` expanded.
 
     Raises:
-        ValueError: It has another ending than `.gif` and `.mp4`, or `fps` is not positive.
+        ValueError: The extension is not `.gif` or `.mp4`, or `fps` is not positive.
         FileExistsError: The file exists.
-        FileNotFoundError: Its folder does not exist.
+        FileNotFoundError: The folder does not exist.
         ImportError: imageio or imageio-ffmpeg is not installed.
     """
     if not fps > 0:
@@ -136,14 +136,14 @@ def check_film(path: str | os.PathLike, fps: float | int) -> Path:
 
 @contextlib.contextmanager
 def film(path: Path, fps: float | int) -> Iterator[Film]:
-    """Writes a film, whole or not at all.
+    """Writes a video; after an error, no file is left.
 
     Args:
-        path: The file, as `check_film` gives it.
-        fps: Frames a second.
+        path: The file, as returned by `check_film`.
+        fps: Frames per second.
 
     Yields:
-        The film.
+        The video.
     """
     imageio, every = require("imageio.v2", "video"), 1
     if path.suffix == ".gif":
@@ -156,5 +156,5 @@ def film(path: Path, fps: float | int) -> Iterator[Film]:
         with writer:
             yield Film(writer.append_data, every)
     except BaseException:
-        path.unlink(missing_ok=True)  # half a film, which would be in the way of the next attempt
+        path.unlink(missing_ok=True)  # half a video would block the next attempt
         raise

@@ -1,4 +1,4 @@
-"""Keys that are equal for equal objects, and the parts of objects whose code or values may change."""
+"""Hashable keys of objects by value, and the parts of objects with user code, which may change."""
 
 import dataclasses
 import enum
@@ -20,7 +20,7 @@ from jaxagents.core.extras import SUITES
 _SCALARS = (bool, int, complex, str, bytes, type(None), type(Ellipsis), enum.Enum, np.dtype)
 _OF_BOUND_MODULES = ("parent", "scope", "_parent_ref", "_id", "_state")
 _LARGEST = 2**12
-"""Bytes. Of larger arrays a digest is kept, and not the contents."""
+"""Bytes. Larger arrays are replaced by a digest."""
 _CONTAINERS = (Mapping, list, set)
 _BY_IDENTITY = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 _LIBRARIES = {
@@ -28,24 +28,24 @@ _LIBRARIES = {
     *("gymnasium", "mujoco_playground", *SUITES),
     *sys.stdlib_module_names,
 }
-"""The packages whose code nobody changes."""
+"""Packages whose code does not change while a process runs."""
 
 
 def share_programs(*packages: str) -> None:
-    """Has equal agents and learners share compiled programs although code of these packages is in them.
+    """Lets equal agents and learners with code from these packages share compiled programs.
 
     Call it for packages in which no class, function or variable changes while a process runs. Without
-    it, each agent in an environment of your own compiles for itself.
+    it, each agent in your own environment compiles its own programs.
 
     ```python
     jaxagents.share_programs("my_environments")
     ```
 
     Args:
-        *packages: Names of packages, or of modules outside of any.
+        *packages: Names of packages or top-level modules.
 
     Raises:
-        TypeError: One is no name, such as the module itself.
+        TypeError: An argument is not a name, but for example the module itself.
     """
     for package in packages:
         if not isinstance(package, str):
@@ -58,9 +58,9 @@ def share_programs(*packages: str) -> None:
 def fingerprint(x: object) -> Hashable:
     """A hashable key that is equal for objects of equal type and value.
 
-    Arrays are compared by their contents, dataclasses and other objects by their attributes, and
-    functions by identity. Users' own classes count with the attributes that they have by now. An object
-    whose attributes cannot be seen is compared by its own `==`, or by identity if it has no hash.
+    Arrays compare by contents, dataclasses and other objects by attributes, and functions by identity.
+    User classes compare with their current attributes. An object without visible attributes compares by
+    its own `==`, or by identity if it has no hash.
 
     Args:
         x: Any object.
@@ -73,34 +73,33 @@ def fingerprint(x: object) -> Hashable:
 
 
 def users_own(x: object) -> list[Any]:
-    """The parts of an object that are made of code of its user, which may change at any time.
+    """The parts of an object that contain user code, which may change at any time.
 
     Args:
         x: Any object.
 
     Returns:
-        The classes, functions and objects of classes that no known library defines, without the parts
-        inside of them.
+        Classes, functions and objects that no known library defines, without the parts inside them.
     """
     _, parts = fingerprint_and_users_own(x)
     return parts
 
 
 def fingerprint_and_users_own(x: object) -> tuple[Hashable, list[Any]]:
-    """Both of an object, in one walk through its parts."""
+    """The results of `fingerprint` and `users_own`, in one pass."""
     walk = _Walk()
     return walk.key(x, ()), walk.users_own
 
 
 def attributes(x: Any) -> dict[str, Any]:
-    """The attributes that an object is compared by, and the ones of users' classes that it inherits.
+    """The attributes that an object compares by, including those of its user classes.
 
     Args:
         x: An object or a class.
 
     Returns:
-        By name, the fields of a dataclass and all else that was set, but for what was computed from it;
-            nothing for an object that has its `==` and its hash from a class of a library.
+        Dataclass fields and other attributes by name, without cached properties; nothing for an object
+            with the `==` and hash of a library class.
     """
     if isinstance(x, type):
         return dict(_of_classes(x))
@@ -118,13 +117,13 @@ def attributes(x: Any) -> dict[str, Any]:
 
 
 def state(x: Any) -> dict[str, Hashable]:
-    """The keys of the attributes of an object, by name, which tell whether it has changed.
+    """Keys of an object's attributes, by name, to detect changes.
 
     Args:
         x: An object.
 
     Returns:
-        The keys; one for the whole of an object whose attributes do not count.
+        The keys; a single one for an object that does not compare by attributes.
     """
     parts = attributes(x) or {"contents": x}
     return {
@@ -134,14 +133,14 @@ def state(x: Any) -> dict[str, Hashable]:
 
 
 def _of_classes(cls: type) -> Iterator[tuple[str, Any]]:
-    """The attributes of a class, and of its bases, as far as they are users' own."""
+    """The attributes of a class and its bases that are user code."""
     for owner in reversed(cls.__mro__):
         if not _is_of_library(owner):
             yield from ((k, v) for k, v in vars(owner).items() if not k.startswith("__"))
 
 
 def _is_of_library(x: Any) -> bool:
-    """Whether a class, a function, or the class of an object is of a package that is known."""
+    """Whether a class, a function, or the class of an object belongs to a known package."""
     module = getattr(x, "__module__", None) or "builtins"
     return module.partition(".")[0] in _LIBRARIES
 
@@ -150,7 +149,7 @@ class _Walk:
     """A walk through the parts of an object.
 
     Attributes:
-        users_own: The parts met so far that may change, without the parts inside of them.
+        users_own: The parts so far that may change, without the parts inside them.
     """
 
     def __init__(self) -> None:
@@ -158,7 +157,7 @@ class _Walk:
         self._is_inside = False
 
     def key(self, x: Any, parents: tuple[int, ...]) -> Hashable:
-        """The key of an object that is a part of others, whose identities tell a cycle."""
+        """The key of an object; the identities of its parents reveal cycles."""
         if id(x) in parents:
             return ("cycle", parents.index(id(x)))
         inner = functools.partial(self.key, parents=(*parents, id(x)))
@@ -179,7 +178,7 @@ def _may_change(x: Any) -> bool:
 
 
 def _key(x: Any, inner: Callable[[Any], Hashable]) -> Hashable:
-    """The key of an object, whose parts have the keys that a function gives."""
+    """The key of an object, given a function for the keys of its parts."""
 
     def of_attributes() -> Hashable:
         return tuple((name, inner(value)) for name, value in attributes(x).items())
@@ -221,7 +220,7 @@ def _is_compared_by_default(x: Any) -> bool:
 
 
 class _Identity:
-    """The key of an object that equals nothing but itself."""
+    """The key of an object that only equals itself."""
 
     def __init__(self, x: Any) -> None:
         self._x = x

@@ -17,8 +17,8 @@ class Grid(NamedTuple):
     """Every seed with every set of hyperparameters.
 
     Attributes:
-        seeds: Random keys, one for each seed.
-        sets: Hyperparameters, each of whose leaves has one number for each set.
+        seeds: Random keys, one per seed.
+        sets: Hyperparameters, with one number per set in each leaf.
         n_sets: Number of sets.
     """
 
@@ -28,17 +28,17 @@ class Grid(NamedTuple):
 
     @staticmethod
     def of(rngs: Key[Array, "n_seeds"], hyperparams: PyTree) -> "Grid":
-        """The grid of seeds and sets as users give them.
+        """Makes the grid of seeds and sets.
 
         Args:
             rngs: Random keys.
-            hyperparams: Hyperparameters whose array leaves have a common leading axis of sets.
+            hyperparams: Hyperparameters whose array leaves share a leading axis of sets.
 
         Returns:
             The grid.
 
         Raises:
-            ValueError: There are no seeds or no sets, or the leading axes do not fit together.
+            ValueError: There are no seeds or no sets, or the leading axes do not match.
         """
         if rngs.ndim != 1:
             raise ValueError(
@@ -60,12 +60,12 @@ class Grid(NamedTuple):
 
     @property
     def n_members(self) -> int:
-        """Number of trainings."""
+        """Number of runs."""
         return self.n_sets * len(self.seeds)
 
     @property
     def member_keys(self) -> Key[Array, "members"]:
-        """The random key of each member, seed after seed of the first set, then of the next."""
+        """The random key of each member: all seeds of the first set, then of the next."""
         return jnp.tile(self.seeds, self.n_sets)
 
     @property
@@ -74,7 +74,7 @@ class Grid(NamedTuple):
         return jax.tree.map(lambda x: np.repeat(x, len(self.seeds)), self.sets)
 
     def notes(self) -> dict[str, Any]:
-        """The keys and the numbers of all sets, as JSON."""
+        """The keys and hyperparameters of all members, as JSON."""
         numbers = {name: to_json(x) for name, x in leaves_by_name(self.sets, ".").items()}
         kinds = {
             f"{name}.schedule": type(x).__name__
@@ -87,7 +87,7 @@ class Grid(NamedTuple):
         """How another grid differs from this one, in words.
 
         Args:
-            notes: The notes of the other.
+            notes: The notes of the other grid.
 
         Returns:
             The first difference; `None` if there is none.

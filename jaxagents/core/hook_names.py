@@ -1,4 +1,4 @@
-"""Hooks that nothing would ever call, that cannot be called as given, or that give something else."""
+"""Checks of hooks: misspelt or former names, other arguments, wrong return values."""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,9 +8,9 @@ from typing import Any
 from jaxagents.core.names import alike
 
 _CLOSE = 0.85
-"""Closer than for names that are surely wrong: a method may well be the user's own."""
+"""Stricter than for names that must be wrong: a method may be the user's own."""
 _LONGEST_DIFFERENCE = 2
-"""In letters. A hook's name with a word before or after it is a helper of the user's own."""
+"""In letters. A hook's name with an added word is a helper of the user."""
 
 
 _NETWORKS = "config.actor_network and config.critic_network, or _actor_network and _critic_network"
@@ -80,7 +80,7 @@ FORMER_HOOKS = {
     "_cross_entropy": _OF_LEARNER,
     "_huber_loss": _OF_LEARNER,
 }
-"""Hooks of 0.2.5 that are gone, and what takes their place."""
+"""Removed hooks of 0.2.5, and their replacements."""
 
 
 def check_hook_names(
@@ -89,16 +89,16 @@ def check_hook_names(
     gone: Mapping[str, str] = MappingProxyType({}),
     attributes: Mapping[str, object] | None = None,
 ) -> None:
-    """Raises if a user's class, or an object of it, has a method that looks like a hook, but is none.
+    """Raises if a user's class, or an instance of it, has a method that looks like a hook but is not.
 
     Args:
-        cls: The class, which inherits from one of the library.
-        hooks: Names of the hooks that it may give.
-        gone: What replaces the hooks of earlier versions, by their names.
-        attributes: What the constructor has set, by name; `None` for nothing.
+        cls: The class, which inherits from a class of the library.
+        hooks: Names of the hooks that it may override.
+        gone: Replacements of removed hooks, by their names.
+        attributes: Attributes that the constructor has set, by name; `None` for none.
 
     Raises:
-        TypeError: It has one; the error names the nearest hook, or what replaces it.
+        TypeError: There is such a method; the error names the nearest hook or the replacement.
     """
     known = {name for owner in cls.__mro__ if is_ours(owner) for name in vars(owner)}
     methods = [*_private_methods(cls), *_methods_of(attributes or {})]
@@ -121,11 +121,11 @@ def check_hook_names(
 
 
 def check_hook_forms(made: object, hooks: Sequence[str]) -> None:
-    """Raises if a user's hook is no method, or takes its arguments in another order.
+    """Raises if a user's hook is not a method, or takes its arguments in another order.
 
     Args:
-        made: An object of a class that inherits from one of the library, or the class.
-        hooks: Names of the hooks that it may have.
+        made: A class that inherits from a class of the library, or an instance of it.
+        hooks: Names of the hooks that it may override.
 
     Raises:
         TypeError: There is such a hook.
@@ -149,18 +149,18 @@ def check_hook_forms(made: object, hooks: Sequence[str]) -> None:
 
 
 def check_pair(outcome: object, kinds: tuple[type, type], must: str) -> tuple[Any, Any]:
-    """Raises unless a hook gives two objects of some kinds.
+    """Raises unless a hook returns two objects of the given classes.
 
     Args:
-        outcome: What it gives.
-        kinds: Their classes.
-        must: What it must give, for the message.
+        outcome: The return value of the hook.
+        kinds: The classes.
+        must: Start of the message, which says what to return.
 
     Returns:
-        Both.
+        Both objects.
 
     Raises:
-        TypeError: It gives something else.
+        TypeError: The hook returns something else.
     """
     given: Sequence[Any] = outcome if isinstance(outcome, tuple | list) else [outcome]
     if len(given) == len(kinds) and all(map(isinstance, given, kinds)):
@@ -170,13 +170,13 @@ def check_pair(outcome: object, kinds: tuple[type, type], must: str) -> tuple[An
 
 
 def is_own(cls: type, hook: str) -> bool:
-    """Whether a hook of a class is a user's own, and not one of the library."""
+    """Whether a class's hook is defined by a user, not by the library."""
     owner = next((it for it in cls.__mro__ if hook in vars(it)), None)
     return owner is not None and not is_ours(owner)
 
 
 def _arguments(cls: type | None, hook: str) -> list[str]:
-    """The names of a hook's positional arguments; none if it is no function."""
+    """The names of a hook's positional arguments; none if it is not a function."""
     try:
         signature = inspect.signature(getattr(cls, hook))
     except (AttributeError, TypeError, ValueError):
@@ -187,7 +187,7 @@ def _arguments(cls: type | None, hook: str) -> list[str]:
 
 
 def _private_methods(cls: type) -> Iterator[str]:
-    """The names of a class's methods, and of its classes, that begin with one underscore."""
+    """The names of a user's methods, and of nested classes, that start with one underscore."""
     for owner in cls.__mro__:
         if not is_ours(owner) and owner is not object:
             yield from _methods_of(vars(owner))
@@ -201,5 +201,5 @@ def _methods_of(attributes: Mapping[str, object]) -> Iterator[str]:
 
 
 def is_ours(cls: type) -> bool:
-    """Whether a class is one of the library."""
+    """Whether a class belongs to the library."""
     return cls.__module__.partition(".")[0] == __name__.partition(".")[0]

@@ -18,21 +18,21 @@ from jaxagents.core.arrays import is_traced
 from jaxagents.core.names import advice, did_you_mean, missing_attribute
 
 Traced = Any
-"""A number or array of numbers, or whatever JAX puts in its place while it transforms a pytree."""
+"""A number or array of numbers, or a placeholder that JAX puts into pytrees while it transforms them."""
 
 
 HABITS = {"_replace": "call replace(...)", "_asdict": "call dataclasses.asdict(...)"}
-"""Attributes of named tuples, which configurations and hyperparameters were in 0.2.5."""
+"""Methods of named tuples: configurations and hyperparameters were ones in 0.2.5."""
 
 
 def check_arguments(cls: type, arguments: Iterable[str]) -> None:
-    """Refuses misspelt arguments of a class of fields, and attributes in the place of defaults.
+    """Rejects misspelt arguments of a dataclass, and defaults without a type.
 
-    Its constructor would pass over the latter.
+    Its constructor would ignore the latter.
 
     Args:
         cls: A dataclass, or a class that inherits from one.
-        arguments: The names of the arguments of its constructor.
+        arguments: The names of its constructor's arguments.
 
     Raises:
         TypeError: There is one.
@@ -51,16 +51,16 @@ def check_arguments(cls: type, arguments: Iterable[str]) -> None:
 
 
 def field_names(dataclass: Any) -> list[str]:
-    """The names of the fields that a dataclass can be made with."""
+    """The names of the fields that a dataclass's constructor takes."""
     return [field.name for field in dataclasses.fields(dataclass) if field.init]
 
 
 def check_known_fields(owner: type, names: Iterable[str], known: Sequence[str]) -> None:
-    """Refuses misspelt names, naming the nearest field.
+    """Rejects misspelt names, and suggests the nearest field.
 
     Args:
-        owner: The class whose fields they ought to be.
-        names: The names that were given.
+        owner: The class that should have these fields.
+        names: The given names.
         known: The names of its fields.
 
     Raises:
@@ -79,8 +79,8 @@ class Interval:
     """The values that a hyperparameter may take.
 
     Attributes:
-        low: The smallest.
-        high: The largest.
+        low: Smallest value.
+        high: Largest value.
         infinite: Whether a value may be infinite.
     """
 
@@ -89,14 +89,14 @@ class Interval:
     infinite: bool = False
 
     def check(self, name: str, given: Any) -> None:
-        """Raises if a concrete value is not in it.
+        """Raises if a concrete value is not in the interval.
 
         Args:
-            name: Name of what was given.
+            name: Name of the value.
             given: A number, or an array of them.
 
         Raises:
-            ValueError: A value is not a number, or out of the interval.
+            ValueError: A value is not a number, or not in the interval.
         """
         if is_traced(given):
             return
@@ -122,15 +122,15 @@ def hyperparameter(
     kw_only: bool = False,
     constant: bool = False,
 ) -> Any:
-    """A traced hyperparameter with the interval of values that it may take.
+    """A field for a traced hyperparameter, with the interval of its values.
 
     Args:
-        default: Its default.
-        low: The smallest value.
-        high: The largest.
+        default: The default.
+        low: Smallest value.
+        high: Largest value.
         infinite: Whether a value may be infinite, such as a limit.
-        kw_only: Whether it is given by its name only.
-        constant: Whether it stays the same throughout a training, and so may not be a schedule.
+        kw_only: Whether it is keyword-only.
+        constant: Whether it stays the same throughout a run, and so cannot be a schedule.
 
     Returns:
         The field.
@@ -140,17 +140,17 @@ def hyperparameter(
 
 
 class Hyperparameters(struct.PyTreeNode):
-    """Base of the traced hyperparameters: numbers that are only multiplied, added or compared.
+    """Base class of traced hyperparameters: numbers that are only multiplied, added or compared.
 
-    Every leaf may be an array with a leading axis for `jax.vmap`. In the place of a number there may be
-    a [`Schedule`][jaxagents.Schedule], or a function of the update step.
+    Every leaf may be an array with a leading axis for `jax.vmap`. A number may be replaced by a
+    [`Schedule`][jaxagents.Schedule], or by a function of the update step.
     """
 
     env_params = MappingProxyType({})
-    """Parameters of the environment by name. Those of agents that play have a field of this name."""
+    """Environment parameters by name. Agents that learn by playing have a field with this name."""
 
     def __new__(cls, *args: Any, **kwargs: Any):
-        """Refuses misspelt names, naming the nearest field."""
+        """Rejects misspelt names, and suggests the nearest field."""
         check_arguments(cls, kwargs)
         return super().__new__(cls)
 
@@ -160,7 +160,7 @@ class Hyperparameters(struct.PyTreeNode):
             return missing_attribute(self, name, HABITS)
 
     def __post_init__(self) -> None:
-        """Makes schedules of functions."""
+        """Turns functions into schedules."""
         for name, value in list(vars(self).items()):
             if not (callable(value) or isinstance(value, Mapping)):
                 continue  # nearly all, and JAX makes many of these
@@ -170,10 +170,10 @@ class Hyperparameters(struct.PyTreeNode):
                 object.__setattr__(self, name, _scheduled(value))
 
     def at(self, update_step: ArrayLike) -> Self:
-        """The hyperparameters of one update: numbers in place of schedules.
+        """The hyperparameters of one update, with schedules evaluated.
 
         Args:
-            update_step: Number of update steps made before.
+            update_step: Number of updates made before.
 
         Returns:
             The hyperparameters.
@@ -181,16 +181,15 @@ class Hyperparameters(struct.PyTreeNode):
         return values_at(self, update_step)
 
     def check_ranges(self, path: str = "", single: bool = False) -> None:
-        """Raises if a concrete value lies outside of its interval.
+        """Raises if a concrete value lies outside its interval.
 
         Args:
-            path: Name of these hyperparameters within others.
-            single: Whether they are of one training, which takes one number for each.
+            path: Prefix of the names of nested hyperparameters.
+            single: Whether they are for a single run, which takes no arrays.
 
         Raises:
-            TypeError: A value ought to be hyperparameters itself, such as an optimizer's.
-            ValueError: A value is not a number, out of its interval, or an array where one training
-                takes one number.
+            TypeError: A value should be nested hyperparameters, such as an optimizer's.
+            ValueError: A value is not a number, out of its interval, or an array for a single run.
         """
         if not isinstance(self.env_params, Mapping):
             raise TypeError(
@@ -219,7 +218,7 @@ class Hyperparameters(struct.PyTreeNode):
 
 
 def _scheduled(value: Any) -> Any:
-    """The value of a hyperparameter, or a dict of such, in which functions have become schedules."""
+    """Turns functions into schedules, in the value of a hyperparameter or a dict of values."""
     if isinstance(value, Mapping):
         return {name: _scheduled(x) for name, x in value.items()}
     is_function = callable(value) and not isinstance(value, Schedule)
@@ -227,16 +226,16 @@ def _scheduled(value: Any) -> Any:
 
 
 def check_value(name: str, value: Any, interval: Interval | None, single: bool) -> None:
-    """Raises unless a value is a number in an interval, or an array or a schedule of such.
+    """Raises unless a value is a number in an interval, or an array or schedule of such numbers.
 
     Args:
         name: Name of the hyperparameter.
         value: The value.
         interval: The interval; `None` allows everything but lists.
-        single: Whether an array is refused, as one training takes one number.
+        single: Whether to reject arrays, since a single run takes one number.
 
     Raises:
-        ValueError: It is something else, or out of range.
+        ValueError: The value is something else, or out of range.
     """
     if isinstance(value, Schedule):
         value.check(name, interval, single)
@@ -269,18 +268,18 @@ _FROM_ONE, _FROM_ZERO = Interval(1.0, np.inf), Interval(0.0, np.inf)
 
 
 def _steps(interval: Interval) -> Any:
-    """A field that counts update steps."""
+    """A field for a number of updates."""
     return struct.field(metadata={"interval": interval})
 
 
 class Schedule(struct.PyTreeNode):
-    """A hyperparameter as a function of the number of update steps that were made before.
+    """A hyperparameter as a function of the number of updates so far.
 
-    Its numbers are traced, as hyperparameters are: each may be swept and vmapped. Subclass it for
-    another shape, with the numbers as fields.
+    Its numbers are traced like hyperparameters: each may be swept and vmapped. Subclass it, with its
+    numbers as fields, for another kind of schedule.
 
     Attributes:
-        schedule_type: Class of the schedule (static), which tells compiled programs schedules apart.
+        schedule_type: Class of the schedule (static), so that compiled programs distinguish schedules.
     """
 
     schedule_type: "type[Schedule] | None" = struct.field(
@@ -288,7 +287,7 @@ class Schedule(struct.PyTreeNode):
     )
 
     def __post_init__(self) -> None:
-        """Notes the class, which JAX leaves out when it compares the structures of dataclasses."""
+        """Stores the class, which JAX ignores when it compares the structures of dataclasses."""
         object.__setattr__(self, "schedule_type", type(self))
 
     @abc.abstractmethod
@@ -296,7 +295,7 @@ class Schedule(struct.PyTreeNode):
         """The value in an update.
 
         Args:
-            update_step: Number of update steps made before.
+            update_step: Number of updates made before.
 
         Returns:
             The value.
@@ -304,15 +303,15 @@ class Schedule(struct.PyTreeNode):
         raise NotImplementedError
 
     def check(self, name: str, interval: Interval | None, single: bool = False) -> None:
-        """Raises if a concrete number is out of its range.
+        """Raises if a concrete number is out of range.
 
         Args:
             name: Name of the hyperparameter.
             interval: The values that it may take; `None` allows all.
-            single: Whether the schedule is of one training, which takes one number for each.
+            single: Whether the schedule is for a single run, which takes no arrays.
 
         Raises:
-            ValueError: A number is out of its range, or an array although it is to be one number.
+            ValueError: A number is out of range, or an array for a single run.
         """
         for field in dataclasses.fields(self):
             if field.metadata.get("pytree_node", True):
@@ -324,27 +323,27 @@ class Schedule(struct.PyTreeNode):
 
 
 class _FromTo(Schedule):
-    """A schedule that goes from one value to another, and stays there."""
+    """A schedule that moves from one value to another and stays there."""
 
     initial: Traced
     final: Traced
     n_steps: Traced = _steps(_FROM_ONE)
 
     def _progress(self, update_step: ArrayLike) -> Float[Array, ""]:
-        """The part of the way that is done."""
+        """The share of `n_steps` that is done, from 0 to 1."""
         return jnp.clip(jnp.asarray(update_step, jnp.float32) / self.n_steps, 0.0, 1.0)
 
     def _between(self, share: Float[Array, ""]) -> Float[Array, ""]:
-        """The value at a share of the way, exact at both ends."""
+        """Interpolates between both values, exactly at the ends."""
         return self.initial * (1.0 - share) + self.final * share
 
 
 class LinearSchedule(_FromTo):
-    r"""A straight line, $x_t = x_0 + (x_N - x_0) \min(t / N, 1)$.
+    r"""Linear schedule, $x_t = x_0 + (x_N - x_0) \min(t / N, 1)$.
 
     Attributes:
         initial: Value in the first update, $x_0$.
-        final: Value after `n_steps` updates, $x_N$, which is then kept.
+        final: Value from update `n_steps` on, $x_N$.
         n_steps: Number of updates in between, $N$.
     """
 
@@ -354,13 +353,13 @@ class LinearSchedule(_FromTo):
 
 
 class CosineSchedule(_FromTo):
-    r"""Half a period of a cosine, $x_t = x_N + \frac{1}{2} (x_0 - x_N) (1 + \cos(\pi \min(t / N, 1)))$.
+    r"""Cosine schedule, $x_t = x_N + \frac{1}{2} (x_0 - x_N) (1 + \cos(\pi \min(t / N, 1)))$.
 
     Loshchilov and Hutter, 2017, "SGDR: stochastic gradient descent with warm restarts", equation 5.
 
     Attributes:
         initial: Value in the first update, $x_0$.
-        final: Value after `n_steps` updates, $x_N$, which is then kept.
+        final: Value from update `n_steps` on, $x_N$.
         n_steps: Number of updates in between, $N$.
     """
 
@@ -370,11 +369,11 @@ class CosineSchedule(_FromTo):
 
 
 class ExponentialSchedule(_FromTo):
-    r"""A constant factor from update to update, $x_t = x_0 (x_N / x_0)^{\min(t / N, 1)}$.
+    r"""Exponential schedule, $x_t = x_0 (x_N / x_0)^{\min(t / N, 1)}$.
 
     Attributes:
         initial: Value in the first update, $x_0$, above 0.
-        final: Value after `n_steps` updates, $x_N$, above 0, which is then kept.
+        final: Value from update `n_steps` on, $x_N$, above 0.
         n_steps: Number of updates in between, $N$.
     """
 
@@ -385,14 +384,14 @@ class ExponentialSchedule(_FromTo):
         return jnp.where(progress < 1.0, value, self.final)
 
     def check(self, name: str, interval: Interval | None, single: bool = False) -> None:
-        """Raises if a concrete number is out of its range, or not above 0; see `Schedule`."""
+        """Raises if a concrete number is out of range, or not above 0; see `Schedule`."""
         super().check(name, interval, single)
         for end in ("initial", "final"):
             _POSITIVE.check(f"{name}.{end} of an ExponentialSchedule", getattr(self, end))
 
 
 class PiecewiseSchedule(Schedule):
-    """Values at some updates, with straight lines between them, or with jumps.
+    """Values at some updates, interpolated linearly or piecewise constant.
 
     ```python
     warm_up_and_decay = PiecewiseSchedule(
@@ -401,10 +400,9 @@ class PiecewiseSchedule(Schedule):
     ```
 
     Attributes:
-        values: The values. The first also holds before its update, and the last after its own.
-        steps: The update steps at which each is reached, in order.
-        interpolate: Whether there are lines between them (static), rather than each value being kept
-            until the next.
+        values: The values. The first also applies before its update, and the last after its own.
+        steps: The update at which each value is reached, in increasing order.
+        interpolate: Whether to interpolate linearly (static), or keep each value until the next.
     """
 
     values: tuple[Traced, ...]
@@ -426,7 +424,7 @@ class PiecewiseSchedule(Schedule):
         return value
 
     def check(self, name: str, interval: Interval | None, single: bool = False) -> None:
-        """Raises if a concrete number is out of its range, or steps are out of order; see `Schedule`."""
+        """Raises if a concrete number is out of range, or steps are out of order; see `Schedule`."""
         sizes = [len(x) if isinstance(x, tuple | list) else 0 for x in (self.values, self.steps)]
         if sizes[0] != sizes[1] or not sizes[0]:
             raise ValueError(
@@ -442,13 +440,13 @@ class PiecewiseSchedule(Schedule):
 
 
 class FunctionSchedule(Schedule):
-    """A function of the update step, such as a schedule of optax.
+    """A function of the update step, such as an optax schedule.
 
-    It is what a function given for a hyperparameter becomes. The function is static: programs are
-    compiled again for each other one, checkpoints do not hold it, and only its first value is checked.
+    Functions passed as hyperparameters are converted to it. The function is static: another one
+    compiles programs again, checkpoints do not hold it, and only its first value is checked.
 
     Attributes:
-        function: Maps the number of update steps made before to the value.
+        function: Maps the number of updates made before to the value.
     """
 
     function: Callable[[Any], ArrayLike] = struct.field(pytree_node=False)
@@ -458,7 +456,7 @@ class FunctionSchedule(Schedule):
         return jnp.asarray(self.function(update_step), jnp.float32)
 
     def check(self, name: str, interval: Interval | None, single: bool = False) -> None:
-        """Raises if it is no function in JAX, or its first value is out of range; see `Schedule`."""
+        """Raises if it is not a JAX function, or its first value is out of range; see `Schedule`."""
         if isinstance(self.function, type) or not callable(self.function):
             raise TypeError(
                 f"{name} must be a number, a schedule such as LinearSchedule(1e-3, 0.0, n_steps=200), "
@@ -477,24 +475,24 @@ class FunctionSchedule(Schedule):
 
 
 def is_schedule(x: object) -> bool:
-    """Whether something is a schedule."""
+    """Whether an object is a schedule."""
     return isinstance(x, Schedule)
 
 
 def has_schedules(tree: PyTree) -> bool:
-    """Whether there are schedules in a pytree."""
+    """Whether a pytree contains schedules."""
     return any(map(is_schedule, jax.tree.leaves(tree, is_leaf=is_schedule)))
 
 
 def values_at(tree: PyTree, update_step: ArrayLike) -> PyTree:
-    """A pytree with numbers in place of its schedules.
+    """Evaluates the schedules of a pytree.
 
     Args:
-        tree: Such as hyperparameters.
-        update_step: Number of update steps made before.
+        tree: A pytree, such as hyperparameters.
+        update_step: Number of updates made before.
 
     Returns:
-        The pytree for the update.
+        The pytree with numbers in place of schedules.
     """
     return jax.tree.map(
         lambda x: x(update_step) if is_schedule(x) else x, tree, is_leaf=is_schedule
@@ -502,7 +500,7 @@ def values_at(tree: PyTree, update_step: ArrayLike) -> PyTree:
 
 
 def with_values(hyperparams: Any, values: Mapping[str, Any]) -> Any:
-    """Replaces hyperparameters; dicts stand for the parameters of an optimizer or a linear schedule."""
+    """Replaces hyperparameters; a dict becomes an optimizer's parameters or a linear schedule."""
     values = dict(values)
     for name, value in values.items():
         if isinstance(value, dict):

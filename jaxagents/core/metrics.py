@@ -43,23 +43,23 @@ class RunResult(NamedTuple, Generic[RunnerT]):
 
 
 def stack_metrics(metrics: Sequence[Metrics]) -> Metrics:
-    """Stacks the metrics of evaluation points, or of trainings, along a new first axis.
+    """Stacks the metrics of evaluation points, or of runs, along a new first axis.
 
-    Where a metric is missing, as the losses are before the first update, it is NaN.
+    Missing metrics, such as losses before the first update, are NaN.
     """
     names = metrics[-1] if metrics else {}
     return {name: np.stack([_get(point, name, names[name]) for point in metrics]) for name in names}
 
 
 def join(earlier: Metrics | None, later: Metrics) -> Metrics:
-    """Appends a later training's metrics to an earlier one's, whose points it may repeat.
+    """Appends metrics of a later run to those of an earlier one, skipping repeated points.
 
     Args:
         earlier: Metrics with a leading axis of points, if there are any.
-        later: Metrics that follow; none if no point was reached.
+        later: Metrics that follow; empty if no point was reached.
 
     Returns:
-        The metrics of both, NaN where one of them has none.
+        The metrics of both, NaN where one of them lacks a metric.
     """
     if not earlier or not later:
         return later or earlier or {}
@@ -78,7 +78,7 @@ def join(earlier: Metrics | None, later: Metrics) -> Metrics:
 
 
 def _get(point: Metrics, name: str, like: Any) -> np.ndarray:
-    """A metric of a point, or NaN in the shape of another point's."""
+    """A metric of a point, or NaN of the same shape as at another point."""
     if name in point:
         return point[name]
     dtype = np.result_type(like)
@@ -92,7 +92,7 @@ def mean_metrics(metrics: Metrics) -> dict[str, float]:
         metrics: Metrics of one evaluation point, shaped `()`, `(episodes,)` or `(episodes, n_actors)`.
 
     Returns:
-        Means by name; the first actor's as `name/0`.
+        Means by name; the first actor's is `name/0`.
     """
     means = {}
     for name, values in metrics.items():
@@ -113,7 +113,7 @@ class MetricStats(Summarised, struct.PyTreeNode):
         min: Smallest value.
         max: Largest value.
         median: Median.
-        has_nans: Whether any value is not a number.
+        has_nans: Whether any value is NaN.
     """
 
     episode_metric: Any
@@ -130,8 +130,8 @@ class MetricStats(Summarised, struct.PyTreeNode):
         """Summarises a metric over its last axis.
 
         Raises:
-            TypeError: It is a dict of metrics, a name, or something else that is no array of numbers.
-            ValueError: There is nothing along its last axis, or no axis.
+            TypeError: It is not an array of numbers, but for example a dict of metrics or a name.
+            ValueError: It has no axis, or its last axis is empty.
         """
         if isinstance(metric, Mapping | str):
             given = f"a dict of {sorted(metric)}" if isinstance(metric, Mapping) else repr(metric)

@@ -1,4 +1,4 @@
-"""Names that users give: misspelt, or known from other libraries or from 0.2.5."""
+"""Advice on names that are misspelt, or known from other libraries or from 0.2.5."""
 
 import difflib
 import functools
@@ -9,15 +9,15 @@ MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 
 
 def alike(name: str, known: Iterable[str], share: float = 0.5) -> str | None:
-    """The known name that is most like another one, in small or large letters, if any is.
+    """The known name that is most similar to another one, ignoring case.
 
     Args:
-        name: The name that was given.
-        known: The names that there are.
-        share: How much of both names must be alike; 1 is all.
+        name: The given name.
+        known: The known names.
+        share: Minimum similarity, up to 1 for equal names.
 
     Returns:
-        The known name, or `None`.
+        The known name, or `None` if none is similar.
     """
     by_small_letters = {candidate.lower(): candidate for candidate in known}
     found = difflib.get_close_matches(name.lower(), by_small_letters, n=1, cutoff=share)
@@ -25,19 +25,19 @@ def alike(name: str, known: Iterable[str], share: float = 0.5) -> str | None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like another one or begins with it, if any does."""
+    """The known name that is most similar to another one or starts with it, if there is one."""
     known = list(known)
     longer = (candidate for candidate in known if candidate.lower().startswith(name.lower()))
     return alike(name, known) or next(longer, None)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """Says that a name is unknown, and which known one is nearest.
+    """The message for an unknown name, which suggests the nearest known one.
 
     Args:
-        kind: The kind of thing that it ought to name.
-        name: The name that was given.
-        known: The names that there are.
+        kind: The kind of thing that it should name.
+        name: The given name.
+        known: The known names.
 
     Returns:
         A message of one line.
@@ -57,14 +57,14 @@ def check_known(
     """Raises if a name is unknown.
 
     Args:
-        kind: The kind of thing that it ought to name.
-        name: The name that was given.
-        known: The names that there are.
+        kind: The kind of thing that it should name.
+        name: The given name.
+        known: The known names.
         advice: Further sentences of the message.
         error: The class of the error.
 
     Raises:
-        Exception: It is, as the error says, with the nearest of the known names.
+        Exception: The name is unknown; the message suggests the nearest known one.
     """
     known = list(known)
     if name not in known:
@@ -72,7 +72,7 @@ def check_known(
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question about the nearest of the known names; empty if none is near."""
+    """A question with the nearest known name; empty if none is similar."""
     near = nearest(name, known)
     return f"Did you mean '{near}'?" if near else ""
 
@@ -141,18 +141,18 @@ _ELSEWHERE = {
     "verbose": "train(progress=False) shows nothing.",
     "tensorboard_log": "train(loggers=[TensorBoardLogger(folder)]) writes it.",
 }
-"""Arguments of other libraries' agents, and where what they stand for is given here."""
+"""Arguments of other libraries' agents, and their equivalents here."""
 
 
 def advice(name: str, known: Collection[str]) -> str:
-    """Where what a name stands for is to be found, if it is not a field.
+    """Advice on a name that is not a field.
 
     Args:
-        name: The name that was given.
+        name: The given name.
         known: The names of the fields.
 
     Returns:
-        A sentence; empty if nothing is known of the name.
+        A sentence; empty if there is no advice.
     """
     ours = OTHER_NAMES.get(name, name)
     if ours != name and ours in known:
@@ -224,10 +224,10 @@ _MODULES = {
 
 
 def former_names(module: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a module that had, or might have had, names of 0.2.5.
+    """The `__getattr__` of a module, with advice on names from 0.2.5 and other libraries.
 
     Args:
-        module: Its name.
+        module: Name of the module.
 
     Returns:
         The function.
@@ -244,13 +244,13 @@ def former_names(module: str) -> Callable[[str], Any]:
 
 
 def former_module(name: str) -> ImportError:
-    """The error of a module of 0.2.5.
+    """The error for a removed module of 0.2.5.
 
     Args:
         name: Its full name.
 
     Returns:
-        The error, which names what took its place.
+        The error, which names the replacement.
     """
     return ImportError(_has_moved(f"{name} was a part of 0.2.5", _MODULES[name.rpartition(".")[2]]))
 
@@ -274,11 +274,11 @@ METHODS = {
     "writes the policy alone",
     "load": "set checkpoint_dir in the configuration, and call restore",
 }
-"""Methods that agents of other libraries have, and what is called here instead."""
+"""Methods of agents in other libraries, and their equivalents here."""
 
 
 def missing_attribute(owner: object, name: str, advice: Mapping[str, str]) -> Any:
-    """Raises for an attribute that Python did not find, with advice where there is some.
+    """Raises the error for an attribute that Python did not find, with advice if there is any.
 
     Args:
         owner: The object, or a class.
@@ -286,21 +286,23 @@ def missing_attribute(owner: object, name: str, advice: Mapping[str, str]) -> An
         advice: What to do instead, by name.
 
     Raises:
-        AttributeError: In any case.
+        AttributeError: Always.
     """
     kind = owner if isinstance(owner, type) else type(owner)
     if name in advice:
         raise AttributeError(f"{kind.__name__} has no {name!r}: {advice[name]}.")
     if kind is owner:
         return type.__getattribute__(kind, name)
-    return object.__getattribute__(owner, name)  # says what was missing, be it in a property
+    return object.__getattribute__(
+        owner, name
+    )  # names the missing attribute, even inside a property
 
 
 def named_elsewhere(**advice: str) -> Callable[[MethodT], MethodT]:
-    """A decorator of a method that other libraries give further arguments.
+    """Decorates a method that has further arguments in other libraries.
 
     Args:
-        **advice: What to do instead, by the names of these arguments, which raise a `TypeError`.
+        **advice: What to do instead, by argument; such arguments raise a `TypeError`.
 
     Returns:
         The decorator.

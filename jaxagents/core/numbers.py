@@ -1,4 +1,4 @@
-"""Checks of the numbers and flags that users give."""
+"""Checks of numbers and flags."""
 
 import math
 import operator
@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping
 from typing import Any, SupportsIndex
 
 OTHER_NAMES = {"n_updates": "n_steps", "n_envs": "batch_size", "total_timesteps": "n_steps"}
-"""Names that configurations of agents take as well, and the fields that they are turned into."""
+"""Other names that configurations of agents accept, and the fields that they set."""
 
 
 def positive(name: str, value: SupportsIndex) -> int:
-    """A positive integer.
+    """Checks a positive integer.
 
     Raises:
         TypeError: It is not an integer.
@@ -22,7 +22,7 @@ def positive(name: str, value: SupportsIndex) -> int:
 
 
 def not_negative(name: str, value: SupportsIndex) -> int:
-    """An integer that is 0 or more.
+    """Checks a non-negative integer.
 
     Raises:
         TypeError: It is not an integer.
@@ -34,7 +34,7 @@ def not_negative(name: str, value: SupportsIndex) -> int:
 
 
 def seed(name: str, value: int) -> int:
-    """A seed of random keys that has a key of its own: JAX keeps the last 32 bits of each.
+    """Checks a seed of a random key. It has 32 bits, since JAX would ignore any others.
 
     Raises:
         TypeError: It is not an integer.
@@ -48,7 +48,7 @@ def seed(name: str, value: int) -> int:
 
 
 def share(name: str, value: float) -> float:
-    """A number from 0 to below 1.
+    """Checks a number in [0, 1).
 
     Raises:
         ValueError: It is out of this range.
@@ -59,10 +59,10 @@ def share(name: str, value: float) -> float:
 
 
 def flag(name: str, value: bool) -> bool:
-    """True or false.
+    """Checks a boolean.
 
     Raises:
-        TypeError: It is something else, such as a text, which would count as true.
+        TypeError: It is something else, such as a string, which would count as true.
     """
     import numpy as np  # the command line checks its options without it
 
@@ -78,7 +78,7 @@ def _integer(name: str, value: SupportsIndex) -> int:
 
 
 def multiples_near(number: int, divisor: int) -> str:
-    """The positive multiples of `divisor` around a number that is not one, for the end of a message."""
+    """The positive multiples of `divisor` around another number, for the end of a message."""
     below = number // divisor * divisor
     nearby = [str(multiple) for multiple in (below, below + divisor) if multiple > 0]
     return f"{' or '.join(nearby)} would do"
@@ -90,11 +90,11 @@ def check_divides(name: str, number: int, total: int, what: str) -> None:
     Args:
         name: Name of the number.
         number: The number, positive.
-        total: The number that it is to divide.
-        what: Name of that.
+        total: The number to divide.
+        what: Name of `total`.
 
     Raises:
-        ValueError: It does not; the error has the nearest numbers that do.
+        ValueError: It does not; the error lists the nearest numbers that do.
     """
     if total % number:
         divisors = [n for n in range(1, total + 1) if total % n == 0]
@@ -111,11 +111,11 @@ def check_multiple(name: str, number: int, divisor: int, what: str) -> None:
     Args:
         name: Name of the number.
         number: The number.
-        divisor: The number that is to divide it.
-        what: Name of that.
+        divisor: The number that must divide it.
+        what: Name of `divisor`.
 
     Raises:
-        ValueError: It is not; the error has the nearest multiples.
+        ValueError: It is not; the error lists the nearest multiples.
     """
     if number % divisor:
         near = multiples_near(number, divisor)
@@ -130,20 +130,20 @@ def counted(number: int, what: str) -> str:
 def by_own_names(
     owner: str, given: Mapping[str, Any], others: Collection[str], of_update: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Fields of a configuration without their other names, which give or repeat their values.
+    """Translates other names of a configuration's fields.
 
     Args:
         owner: The configuration's name.
-        given: The fields, by any names.
-        others: Those of `OTHER_NAMES` that it takes.
-        of_update: The `batch_size` and `rollout_length` that it has where these are not given.
+        given: Values by field name or other name.
+        others: The names in `OTHER_NAMES` that it accepts.
+        of_update: Its `batch_size` and `rollout_length`, used unless `given` has them.
 
     Returns:
-        The fields.
+        Values by field name.
 
     Raises:
-        TypeError: A number is no integer.
-        ValueError: It is not positive, or names contradict each other.
+        TypeError: A number is not an integer.
+        ValueError: A number is not positive, or values contradict each other.
     """
     fields, said = dict(given), {name: f"{name}={value!r}" for name, value in given.items()}
     for other in sorted(fields.keys() & set(others)):  # total_timesteps, which needs the rest, last

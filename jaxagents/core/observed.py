@@ -1,4 +1,4 @@
-"""Entries beside an observation: allowed actions, the view of critics, who is playing, memories."""
+"""Data beside an observation: action masks, critic states, masks of actors, memories."""
 
 from collections.abc import Mapping
 
@@ -10,10 +10,10 @@ from jaxagents.core.pickling import nonpytree_field
 
 
 class Remembered(struct.PyTreeNode):
-    """An observation, or a batch of them.
+    """An observation with memories, or a batch of them.
 
     Attributes:
-        carry: The memories before it, by the names of the networks that have one.
+        carry: The memories before the observation, by network.
         obs: The observation.
     """
 
@@ -22,16 +22,15 @@ class Remembered(struct.PyTreeNode):
 
 
 class Steps(struct.PyTreeNode):
-    """The steps of sequences, one after another, all of one length.
+    """The concatenated steps of sequences of equal length.
 
     Attributes:
-        carry: The memories before the steps, by the names of networks, as they were when these were
-            taken. Only those before the first step of a sequence count: networks go on from there by
-            themselves.
+        carry: The memories before the steps, by network, as they were when the steps were played. Only
+            those at the start of each sequence are used; networks recompute the others.
         obs: Observations.
-        first: Whether a new episode, with a fresh memory, starts at a step.
-        length: Number of steps of a sequence (static).
-        burn_in: Number of its first steps that do nothing but bring the memory up to date (static).
+        first: Whether a new episode, with a fresh memory, starts at each step.
+        length: Number of steps per sequence (static).
+        burn_in: Number of steps at the start of a sequence that only warm up the memory (static).
     """
 
     carry: PyTree
@@ -46,9 +45,9 @@ class Successors(struct.PyTreeNode):
 
     Attributes:
         steps: The steps that lead to them.
-        obs: Observations, one for each step: at the end of an episode its last.
-        after: The step that leads to each, by its place in the sequence; `None` if each step leads to
-            its own, as it does unless targets are over several.
+        obs: Observations, one per step; at the end of an episode, its last one.
+        after: For n-step targets, the index in its sequence of the step before each successor; `None`
+            for one-step targets.
     """
 
     steps: Steps
@@ -60,7 +59,7 @@ def observation_of(seen: PyTree) -> PyTree:
     """The observation itself, without memories.
 
     Args:
-        seen: One of the above, or an observation.
+        seen: An observation, or one of the classes above.
 
     Returns:
         The observation.
@@ -69,74 +68,74 @@ def observation_of(seen: PyTree) -> PyTree:
 
 
 OBSERVATION = "observation"
-"""The key of the observation proper, where there are entries beside it."""
+"""Key of the observation itself, if there are other entries."""
 ACTION_MASK = "action_mask"
-"""The key of the mask of allowed actions."""
+"""Key of the mask of allowed actions."""
 CRITIC_STATE = "critic_state"
-"""The key of what a centralised critic sees."""
+"""Key of the input of a centralised critic."""
 ACTOR_MASK = "actor_mask"
-"""The key of the mask of actors that still play."""
+"""Key of the mask of actors that still play."""
 _BESIDE = (ACTION_MASK, CRITIC_STATE, ACTOR_MASK)
 _MASKS = tuple((DictKey(name),) for name in (ACTION_MASK, ACTOR_MASK))
 
 
 def action_mask(obs: PyTree) -> PyTree:
-    """Which actions an observation allows.
+    """The mask of allowed actions.
 
     Args:
-        obs: One observation, or a batch of them, which may come with memories.
+        obs: One observation, or a batch of them, with or without memories.
 
     Returns:
-        Its entry `"action_mask"`; `None` if it is no dict, or has no such entry.
+        The entry `"action_mask"`; `None` if there is none.
     """
     return _entry(obs, ACTION_MASK)
 
 
 def critic_state(obs: PyTree) -> PyTree:
-    """The view of a centralised critic.
+    """The input of a centralised critic.
 
     Args:
         obs: One observation, or a batch of them.
 
     Returns:
-        Its entry `"critic_state"`; `None` if it is no dict, or has no such entry.
+        The entry `"critic_state"`; `None` if there is none.
     """
     return _entry(obs, CRITIC_STATE)
 
 
 def actor_mask(obs: PyTree) -> PyTree:
-    """Which actors are still playing.
+    """The mask of actors that still play.
 
     Args:
         obs: One observation, or a batch of them.
 
     Returns:
-        Its entry `"actor_mask"`; `None` if it is no dict, or has no such entry.
+        The entry `"actor_mask"`; `None` if there is none.
     """
     return _entry(obs, ACTOR_MASK)
 
 
 def is_of_mask(path: KeyPath) -> bool:
-    """Whether a part of an observation is a mask.
+    """Whether a part of an observation belongs to a mask.
 
     Args:
-        path: Where the part lies in the observation.
+        path: Path of the part in the observation.
 
     Returns:
-        Whether it is one of the masks above, or a part of one.
+        Whether it is one of the masks above, or part of one.
     """
     return path[:1] in _MASKS
 
 
 def network_input(obs: PyTree) -> PyTree:
-    """The part of an observation that networks see, other than centralised critics.
+    """The part of an observation that networks see, except for centralised critics.
 
     Args:
         obs: One observation, a batch of them, or the spaces of its parts.
 
     Returns:
-        The observation without the entries above. Where a single entry named `"observation"` is left, it
-        is that entry; if there are no entries to leave out, it is the observation as it is.
+        The observation without the entries above. If only an entry `"observation"` remains, this is its
+        value; if there is nothing to remove, it is the unchanged observation.
     """
     if not is_observed_beside(obs):
         return obs
@@ -151,7 +150,7 @@ def entries_beside(obs: PyTree) -> dict[str, PyTree]:
         obs: One observation, or a batch of them.
 
     Returns:
-        Those that say anything, by name.
+        The entries by name, without `None`.
     """
     entries = {name: obs.get(name) for name in _BESIDE} if isinstance(obs, Mapping) else {}
     return {name: x for name, x in entries.items() if x is not None}
@@ -164,21 +163,21 @@ def is_observed_beside(obs: PyTree) -> bool:
         obs: One observation, a batch of them, or the spaces of its parts.
 
     Returns:
-        Whether it has.
+        Whether there are such entries.
     """
     return isinstance(obs, Mapping) and any(name in obs for name in _BESIDE)
 
 
 def observed_beside(obs: PyTree, **entries: PyTree) -> PyTree:
-    """An observation with further entries.
+    """Adds entries to an observation.
 
     Args:
-        obs: What is observed.
-        **entries: The entries, `None` for those about which nothing is said.
+        obs: The observation.
+        **entries: The entries; `None` adds none.
 
     Returns:
-        A dict of the observation (or its own entries) and the new ones. If
-        there are none, it is the observation as it is.
+        A dict of the observation (or its own entries) and the new entries, or the unchanged observation
+        if there are none.
     """
     given = {name: x for name, x in entries.items() if x is not None}
     if not given:

@@ -1,4 +1,4 @@
-"""Pickling of pytrees whose static fields are closures, as optimizers and networks are."""
+"""Pickling of pytrees whose static fields hold closures, such as optimizers and networks."""
 
 import copy
 import dataclasses
@@ -19,19 +19,19 @@ nonpytree_field = functools.partial(struct.field, pytree_node=False)
 
 _MOST_SHARED = 256
 _shared: OrderedDict[tuple[bytes, int], Any] = OrderedDict()
-"""Static objects that were pickled or unpickled last."""
+"""Static objects that were pickled or unpickled most recently."""
 _lock = threading.RLock()  # unpickling may pickle
 
 
 class PicklableNode(Summarised, struct.PyTreeNode):
     """A pytree node that can be pickled and copied, whatever its static fields hold.
 
-    Within a process, unpickled nodes and copies have the very same static objects, so that they share
-    compiled programs with the original (unless hundreds of others were pickled since). In another
-    process, all that is unpickled shares them, but not with nodes that are made there anew.
+    Within a process, unpickled nodes and copies have the same static objects as the original, and so
+    share its compiled programs (unless hundreds of others have been pickled since). In another process,
+    unpickled nodes share them with each other, but not with nodes made there.
 
-    As with every pickle, load only what you trust, and with the versions of Python and of the libraries
-    that wrote it. Checkpoints are for what has to last.
+    As with every pickle, only load files that you trust, with the same versions of Python and libraries.
+    For long-term storage, use checkpoints.
     """
 
     def __getstate__(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def _static_fields(node: PicklableNode) -> list[str]:
 
 
 def _packed(value: object) -> tuple[bytes, int]:
-    """The pickled value, and its number among different objects that are pickled alike."""
+    """The pickled value, and its number among different objects with the same pickle."""
     content = cloudpickle.dumps(value)
     number = next(n for n in itertools.count() if _share((content, n), lambda: value) is value)
     return content, number
@@ -66,7 +66,7 @@ def _unpacked(packed: tuple[bytes, int]) -> object:
 
 
 def _share(key: tuple[bytes, int], make: Callable[[], Any]) -> object:
-    """The object that is shared under a key, which is made if there is none."""
+    """The object shared under a key, made if there is none."""
     with _lock:
         if key not in _shared:
             _shared[key] = make()

@@ -1,4 +1,4 @@
-"""Agreement between the processes of one training."""
+"""Communication between the processes of one run."""
 
 import jax
 import numpy as np
@@ -7,12 +7,12 @@ from jaxtyping import PyTree
 
 
 def leads() -> bool:
-    """Whether this is the first of the processes."""
+    """Whether this is the first process."""
     return jax.process_index() == 0
 
 
 def agreed(number: int) -> int:
-    """The number that the first process gives.
+    """Broadcasts a number from the first process.
 
     Args:
         number: The number of this process.
@@ -24,13 +24,13 @@ def agreed(number: int) -> int:
 
 
 def gathered(tree: PyTree) -> PyTree:
-    """The arrays that all processes give.
+    """Gathers arrays from all processes.
 
     Args:
-        tree: The arrays of this process, of the same shapes in all.
+        tree: The arrays of this process, with the same shapes in all.
 
     Returns:
-        Those of all along a first axis of processes, the same in each.
+        The arrays of all processes, stacked along a first axis; the same in each process.
     """
     return multihost_utils.process_allgather(tree)
 
@@ -42,7 +42,7 @@ def those_without(flag: bool) -> list[int]:
         flag: Whether this process sets it.
 
     Returns:
-        Their numbers, the same in all processes.
+        Their indices, the same in all processes.
     """
     flags = np.atleast_1d(multihost_utils.process_allgather(np.asarray(flag)))
     return np.flatnonzero(~flags).tolist()
@@ -55,6 +55,6 @@ def in_any(flag: bool) -> bool:
         flag: Whether this process sets it.
 
     Returns:
-        The same in all processes.
+        Whether any does, the same in all processes.
     """
     return len(those_without(flag)) < jax.process_count()

@@ -1,4 +1,4 @@
-"""The report of an update: numbers that describe it, and which numbers were not finite, and where."""
+"""The report of an update: its metrics, and where numbers were non-finite."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
@@ -12,17 +12,17 @@ from optax.contrib import ReduceLROnPlateauState
 from jaxagents.core.arrays import of_this_process
 
 OBSERVATIONS = "observations"
-"""Name of arrays that have a leading axis of environments."""
+"""Name of arrays with a leading axis of environments."""
 
 
 def not_finite(arrays: Mapping[str, PyTree]) -> list[str]:
     """Names of the pytrees with non-finite numbers; for observations, also the environments.
 
     Args:
-        arrays: Pytrees of arrays, by what they are.
+        arrays: Pytrees of arrays, by description.
 
     Returns:
-        Their names.
+        The names.
     """
 
     def where(name: str, tree: PyTree) -> str:
@@ -36,23 +36,23 @@ def not_finite(arrays: Mapping[str, PyTree]) -> list[str]:
 
 
 def finite_members(tree: PyTree) -> Bool[np.ndarray, "members"]:
-    """Whether all numbers of each member of a stack are finite, as far as they are in this process.
+    """Whether all numbers of each member of a stack are finite, in this process's part of them.
 
     Args:
         tree: Arrays with a leading axis of members.
 
     Returns:
-        One entry for each member.
+        One entry per member.
     """
     leaves = [of_this_process(leaf) for leaf in _floating_leaves(tree)]
     return np.all([np.isfinite(x.reshape(len(x), -1)).all(axis=1) for x in leaves], axis=0)
 
 
 def of_environments(flags: Bool[np.ndarray, "environments"]) -> str:
-    """The numbers of the environments that have a flag, in words.
+    """The indices of flagged environments, in words.
 
     Args:
-        flags: One for each environment.
+        flags: One flag per environment.
 
     Returns:
         Words such as `" of environments [3]"`.
@@ -63,10 +63,7 @@ def of_environments(flags: Bool[np.ndarray, "environments"]) -> str:
 
 
 def _floating_leaves(tree: PyTree) -> list[jax.Array]:
-    """The arrays that may not be finite, but for the best loss of `reduce_on_plateau`.
-
-    It is infinity before there is any.
-    """
+    """The floating-point arrays, without the best loss of `reduce_on_plateau`, which starts at infinity."""
 
     def is_plateau(x: PyTree) -> bool:
         return isinstance(x, ReduceLROnPlateauState)
@@ -81,21 +78,21 @@ REWARDS = "rewards"
 _WATCHED = ("loss", "gradient_norm")
 
 Flags = dict[str, Bool[Array, "environments"]]
-"""Whether what each environment gave was not finite, by `"rewards"` and `"observations"`."""
+"""Whether each environment returned non-finite numbers, by `"rewards"` and `"observations"`."""
 
 FirstNonfinite = dict[str, Int[Array | np.ndarray, "*environments"]]
-"""The first update after which each was not finite, by name; 0 where there was none.
+"""The first update after which numbers were non-finite, by name; 0 if there was none.
 
-Losses and gradient norms have one entry, rewards and observations one for each environment.
+Losses and gradient norms have one entry, rewards and observations one per environment.
 """
 
 
 class Report(NamedTuple):
-    """The outcome of an update, beside the runner after it.
+    """Metrics of an update, returned with the new runner.
 
     Attributes:
         numbers: Scalars that describe the update, such as losses and gradient norms, by name.
-        nonfinite: Whether what each environment gave was not finite, by `"rewards"` and
+        nonfinite: Whether each environment returned non-finite numbers, by `"rewards"` and
             `"observations"`; empty for agents that do not play.
     """
 
@@ -103,17 +100,17 @@ class Report(NamedTuple):
     nonfinite: Flags = {}  # noqa: RUF012, never changed in place
 
     def numbers_before(self) -> dict[str, Array]:
-        """The numbers before the first update, NaN; of a report that may be of shapes."""
+        """The numbers before the first update, all NaN; the report may hold shapes."""
         return {name: jnp.full(x.shape, jnp.nan, x.dtype) for name, x in self.numbers.items()}
 
     def then(self, later: "Report") -> "Report":
-        """The report of two updates that are made as one.
+        """Merges the reports of two parts of one update.
 
         Args:
-            later: The report of the second.
+            later: The report of the second part.
 
         Returns:
-            The numbers of both, the second's where both have one, and what was not finite in either.
+            The numbers of both, with the second's taking precedence, and the flags of either.
         """
         nonfinite = dict(self.nonfinite)
         for name, flags in later.nonfinite.items():
@@ -122,14 +119,14 @@ class Report(NamedTuple):
 
 
 def nonfinite_environments(given: Mapping[str, PyTree[Array]], axis: int = 0) -> Flags:
-    """The environments that gave non-finite numbers.
+    """Flags environments that returned non-finite numbers.
 
     Args:
-        given: Arrays of a step, or of a rollout, by name.
-        axis: The axis of the environments, such as 1 in a rollout, whose first axis is time.
+        given: Arrays of a step or rollout, by name.
+        axis: The axis of environments, such as 1 in a rollout, where axis 0 is time.
 
     Returns:
-        Flags of those arrays that hold real numbers.
+        Flags for the floating-point arrays.
     """
     flags = {}
     for name, tree in given.items():
@@ -143,16 +140,16 @@ def nonfinite_environments(given: Mapping[str, PyTree[Array]], axis: int = 0) ->
 
 
 def floating(tree: PyTree[Array]) -> list[Array]:
-    """The arrays of a pytree whose numbers may not be finite."""
+    """The floating-point arrays of a pytree."""
     return [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
 
 
 class Record(NamedTuple):
-    """The first updates after which numbers were not finite, as the loop of updates carries them.
+    """The first updates after which numbers were non-finite, as a carry of the loop over updates.
 
     Attributes:
-        numbers: For each loss and gradient norm, in the order of their names.
-        environments: For what each environment gave, by name.
+        numbers: For each loss and gradient norm, sorted by name.
+        environments: For each environment, by `"rewards"` and `"observations"`.
     """
 
     numbers: Int[Array, "names"]
@@ -160,7 +157,7 @@ class Record(NamedTuple):
 
     @staticmethod
     def before(report: Report) -> "Record":
-        """The record before any update, whose report may be of shapes."""
+        """The record before any update; the report may hold shapes."""
         none = {name: jnp.zeros(x.shape, jnp.int32) for name, x in report.nonfinite.items()}
         return Record(jnp.zeros(len(_watched(report.numbers)), jnp.int32), none)
 
@@ -188,19 +185,19 @@ class Record(NamedTuple):
         return Record(numbers, environments)
 
     def by_name(self, numbers: Mapping[str, Array]) -> FirstNonfinite:
-        """The record by the names of the reported numbers."""
+        """The record by name, given the reported numbers."""
         names = _watched(numbers)
         return {**self.environments, **{name: self.numbers[i] for i, name in enumerate(names)}}
 
 
 def in_words(first: FirstNonfinite) -> list[str]:
-    """Since which updates numbers are not finite, the earliest first.
+    """Describes at which updates numbers became non-finite, the earliest first.
 
     Args:
         first: The first updates, on the host or on devices.
 
     Returns:
-        A text for each such update, such as `"12: rewards of environments [3]"`.
+        A text per update, such as `"12: rewards of environments [3]"`.
     """
     by_update: dict[int, list[str]] = {}
     of_environments_first = (REWARDS, OBSERVATIONS)
@@ -220,7 +217,7 @@ def _watched(numbers: Mapping[str, PyTree]) -> list[str]:
 def _addressable(
     array: Int[Array | np.ndarray, "*environments"],
 ) -> Int[np.ndarray, "*environments"]:
-    """An array, or 0 for what other processes have of one that several share."""
+    """An array, with 0 for the parts that are in other processes."""
     if not isinstance(array, jax.Array) or array.is_fully_addressable:
         return np.asarray(array)
     known = np.zeros(array.shape, array.dtype)
@@ -230,16 +227,16 @@ def _addressable(
 
 
 def check_not_taken(what: str, names: Iterable[str], taken: Collection[str], whose: str) -> None:
-    """Raises if something gives names that are taken.
+    """Raises if names are already taken.
 
     Args:
-        what: What gives them, with its verb, such as "DQNLearner._loss reports".
+        what: The start of the message, such as "DQNLearner._loss reports".
         names: The names.
-        taken: Those that are taken.
-        whose: What these are, such as "which updates report themselves".
+        taken: The taken names.
+        whose: The end of the message, such as "which updates report themselves".
 
     Raises:
-        ValueError: It does.
+        ValueError: A name is taken.
     """
     both = [name for name in names if name in taken]
     if both:

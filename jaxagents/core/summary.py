@@ -1,4 +1,4 @@
-"""Pytrees in consoles and notebooks: their arrays by shape, not number by number."""
+"""Short display of pytrees in consoles and notebooks, with arrays by shape."""
 
 import dataclasses
 import html
@@ -16,11 +16,11 @@ _MOST_NUMBERS = 8
 
 
 class Summarised:
-    """A dataclass that is shown with a line for each field that holds something."""
+    """Mixin for dataclasses that are shown with one line per non-empty field."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         if "__repr__" not in cls.__dict__:
-            cls.__repr__ = Summarised.__repr__  # a dataclass then keeps it
+            cls.__repr__ = Summarised.__repr__  # dataclass keeps an own __repr__
         super().__init_subclass__(**options)
 
     def __repr__(self) -> str:
@@ -31,13 +31,13 @@ class Summarised:
 
 
 def as_text(title: str, lines: dict[str, str]) -> str:
-    """A title, and a line for each entry, for a console."""
+    """A title and one line per entry, for a console."""
     width = max(map(len, lines), default=0)
     return title + "".join(f"\n  {name:<{width}}  {text}" for name, text in lines.items())
 
 
 def as_html(title: str, lines: dict[str, str]) -> str:
-    """A title, and a row for each entry, for a notebook."""
+    """A title and one row per entry, for a notebook."""
     rows = (
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
         for name, text in lines.items()
@@ -46,7 +46,7 @@ def as_html(title: str, lines: dict[str, str]) -> str:
 
 
 def lines_of(node: Any) -> dict[str, str]:
-    """The fields of a dataclass or a named tuple that hold something, each in a few words."""
+    """The non-empty fields of a dataclass or named tuple, each in a few words."""
     names = getattr(node, "_fields", None) or [x.name for x in dataclasses.fields(node) if x.repr]
     shown = {name: getattr(node, name) for name in names}
     return {name: in_a_line(value) for name, value in shown.items() if not _is_empty(value)}
@@ -57,7 +57,7 @@ def _is_empty(value: Any) -> bool:
 
 
 def in_a_line(x: Any) -> str:
-    """A value in a few words: a number as it is, an array by its shape, a pytree by its size."""
+    """A value in a few words: numbers as they are, arrays by shape, pytrees by size."""
     if isinstance(x, _ARRAYS):
         return _array(x)
     if isinstance(x, bool | int | float | str):
