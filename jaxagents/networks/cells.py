@@ -1,4 +1,4 @@
-"""Recurrent cells: whole sequences by Flax's gated cells in few large products, and a minimal GRU."""
+"""Recurrent cells: fast unrolling of Flax's gated cells, and a minimal GRU."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from jaxagents.core.arrays import atleast_nd, select
 from jaxagents.networks.dense import Dense, matmul
 
 _Gates = tuple[Float[Array, "*time features"], ...]
-"""The part of the input, or of the memory, in the gates of a cell before they are squashed."""
+"""The contribution of the input, or of the memory, to a cell's gates before they are squashed."""
 _Slopes = tuple[Float[Array, "*time features"], ...]
 """Partial derivatives of the memory after a step."""
 _Pair = tuple[Array, Array]
@@ -24,13 +24,13 @@ class _Kind(NamedTuple):
     """A kind of cell.
 
     Attributes:
-        letters: Flax's names of its gates.
-        step: Maps a memory, and the parts of the input and of that memory in the gates, to the memory
-            afterwards, and to numbers that `slopes` needs.
-        slopes: Maps the memory before, and those numbers, to the partial derivatives of the memory
-            afterwards with respect to both parts.
-        change: Maps derivatives, and changes of the memory before and of a part in the gates, to the
-            change of the memory afterwards; linear in the changes.
+        letters: Flax's names for the gates.
+        step: Maps a memory, and the contributions of the input and of that memory to the gates, to the
+            next memory and to residuals for `slopes`.
+        slopes: Maps a memory and those residuals to the partial derivatives of the next memory with
+            respect to both contributions.
+        change: Maps derivatives, and the changes of a memory and of a contribution to the gates, to the
+            change of the next memory; linear in the changes.
         output: The part of a memory that the gates see, which is also the cell's output.
     """
 
@@ -49,7 +49,7 @@ class _Layer(NamedTuple):
 
 
 def unrolls_gates(cell: nn.RNNCellBase) -> bool:
-    """Whether `unroll_gates` has the equations of a cell."""
+    """Whether `unroll_gates` supports a cell."""
     if type(cell) not in _KINDS:
         return False
     return (cell.gate_fn, cell.activation_fn, cell.dtype) == (nn.sigmoid, nn.tanh, None)
@@ -62,28 +62,28 @@ def unroll_gates(
     inputs: Float[Array, "time inputs"],
     first: Bool[Array, "time"],
 ) -> tuple[PyTree, Float[Array, "time features"]]:
-    """Takes the steps of a sequence by a cell of Flax.
+    """Unrolls a Flax cell over a sequence.
 
-    The part of the inputs in the gates is one product for all steps, and so is the gradient of the
-    memory's weights, instead of a sum that is read and written at each step.
+    The inputs' contribution to the gates is one product for all steps. So is the gradient of the memory
+    weights, which would otherwise be a sum that is read and written at each step.
 
     Args:
-        cell: A cell that `unrolls_gates`, bound to its parameters.
+        cell: A cell for which `unrolls_gates` is true, bound to its parameters.
         initial: The memory at the start of an episode.
         carry: The memory before the first step.
         inputs: The inputs.
-        first: Whether a new episode, with a fresh memory, starts at a step.
+        first: Whether each step starts a new episode, with a fresh memory.
 
     Returns:
         The memories after each step, and the outputs.
     """
     kind = _KINDS[type(cell)]
-    by_inputs = _apply(_joined(cell, "i", kind), inputs, kind)
-    carries = _recur(kind, _joined(cell, "h", kind), initial, carry, by_inputs, first)
+    by_inputs = _apply(_joint_layer(cell, "i", kind), inputs, kind)
+    carries = _recur(kind, _joint_layer(cell, "h", kind), initial, carry, by_inputs, first)
     return carries, kind.output(carries)
 
 
-def _joined(cell: nn.RNNCellBase, source: str, kind: _Kind) -> _Layer:
+def _joint_layer(cell: nn.RNNCellBase, source: str, kind: _Kind) -> _Layer:
     """The weights for the inputs (`"i"`) or for the memory (`"h"`)."""
     layers = [cell.variables["params"][source + letter] for letter in kind.letters]
     kernels = [layer["kernel"] for layer in layers]
@@ -92,17 +92,17 @@ def _joined(cell: nn.RNNCellBase, source: str, kind: _Kind) -> _Layer:
 
 
 def _apply(layer: _Layer, x: Float[Array, "*time inputs"], kind: _Kind) -> _Gates:
-    """The part of inputs, or of memories, in all gates before they are squashed."""
+    """The contribution of inputs, or of memories, to all gates before they are squashed."""
     rows = x[None] if x.ndim == 1 else x
     product = matmul(rows, layer.kernel).reshape(*x.shape[:-1], -1)
     given = product + atleast_nd(layer.bias, x.ndim)
     return tuple(jnp.split(given, len(kind.letters), axis=-1))
 
 
-def _in_turn(
+def _unroll(
     kind: _Kind, layer: _Layer, initial: PyTree, carry: PyTree, by_inputs: _Gates, first: Array
 ) -> tuple[PyTree, PyTree]:
-    """The memories after each step, and what the derivative needs."""
+    """The memories after each step, and residuals for the derivative."""
 
     def take(carry: PyTree, at_t: tuple[_Gates, Array]) -> tuple[PyTree, PyTree]:
         by_input, first = at_t
@@ -115,46 +115,45 @@ def _in_turn(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _recur(kind: _Kind, *given: PyTree) -> PyTree:
-    """The memories after each step."""
-    return _in_turn(kind, *given)[0]
+    return _unroll(kind, *given)[0]
 
 
 @_recur.defjvp
 def _(kind: _Kind, primals: PyTree, tangents: PyTree) -> tuple[PyTree, PyTree]:
-    """The memories, and their changes; those due to the weights are one product for all steps.
+    """The memories and their tangents; those due to the weights are one product for all steps.
 
-    A step of the loop adds the change due to the memory before to the changes due to all else, which
-    are computed outside: JAX would use a further loop for them. The weights are transposed in memory
-    there too; in the loop backwards, XLA would do it at each step. Derivatives are written by hand: with
-    `jax.linearize`, gradients for 64 environments take two to three times as long on a CPU.
+    Each step of the loop adds the tangent due to the previous memory to all other tangents, which are
+    computed outside the loop: JAX would use another loop for them. The weights are also transposed in
+    memory outside, since XLA would do it at each step of the backward loop. Derivatives are written by
+    hand: with `jax.linearize`, gradients for 64 environments take two to three times as long on CPU.
     """
     layer, initial, carry, _, first = primals
     d_layer, d_initial, d_carry, d_by_inputs, _ = tangents
-    after, kept = _in_turn(kind, *primals)
+    after, kept = _unroll(kind, *primals)
     before = jax.tree.map(lambda x, y: jnp.concatenate([x[None], y[:-1]]), carry, after)
     before = jax.vmap(select, (0, None, 0))(first, initial, before)
     by_input, by_memory = kind.slopes(before, kept)
     transposed = jax.lax.optimization_barrier(layer.kernel.T)
 
-    def brought_about(slopes: _Slopes, d_before: PyTree) -> PyTree:
+    def due_to_memory(slopes: _Slopes, d_before: PyTree) -> PyTree:
         linear = _Layer(transposed.T, jnp.zeros_like(layer.bias))
         return kind.change(slopes, d_before, _apply(linear, kind.output(d_before), kind))
 
     def take(d_carry: PyTree, at_t: tuple[_Slopes, PyTree]) -> tuple[PyTree, PyTree]:
-        slopes, by_all_else = at_t
-        d_after = jax.tree.map(jnp.add, by_all_else, brought_about(slopes, d_carry))
+        slopes, other_tangents = at_t
+        d_after = jax.tree.map(jnp.add, other_tangents, due_to_memory(slopes, d_carry))
         return d_after, d_after
 
     unchanged = jax.tree.map(jnp.zeros_like, before)
     is_fresh = first[:, None]
-    by_all_else = jax.tree.map(
+    other_tangents = jax.tree.map(
         lambda *x: functools.reduce(jnp.add, x),
         kind.change(by_input, unchanged, d_by_inputs),
         kind.change(by_memory, unchanged, _apply(d_layer, kind.output(before), kind)),
-        jax.vmap(brought_about, (0, None))(tuple(x * is_fresh for x in by_memory), d_initial),
+        jax.vmap(due_to_memory, (0, None))(tuple(x * is_fresh for x in by_memory), d_initial),
     )
-    while_going_on = tuple(x * ~is_fresh for x in by_memory)
-    return after, jax.lax.scan(take, d_carry, (while_going_on, by_all_else))[1]
+    within_episode = tuple(x * ~is_fresh for x in by_memory)
+    return after, jax.lax.scan(take, d_carry, (within_episode, other_tangents))[1]
 
 
 def _gru(h: Array, by_input: _Gates, by_memory: _Gates) -> tuple[Array, _Gates]:
@@ -208,13 +207,13 @@ _KINDS: dict[type[nn.RNNCellBase], _Kind] = {
 
 
 class MinGRUCell(nn.RNNCellBase):
-    r"""The minimal gated recurrent unit, whose steps are computed side by side.
+    r"""The minimal gated recurrent unit, which computes the steps of a sequence in parallel.
 
     $$h_t = (1 - z_t) \, h_{t-1} + z_t \, \tilde h_t, \quad z_t = \sigma(W_z x_t + b_z),
     \quad \tilde h_t = W_h x_t + b_h$$
 
-    The memory is linear in the one before, so that a sequence takes a logarithmic number of steps on
-    hardware that can make them at once.
+    Each memory is linear in the previous one, so on parallel hardware a sequence takes only
+    logarithmically many steps.
 
     Feng et al., 2024, "Were RNNs all we needed?", section 3.1.
 
@@ -225,13 +224,13 @@ class MinGRUCell(nn.RNNCellBase):
     features: int
 
     def setup(self) -> None:
-        """Makes the layer of the gate and of the candidate."""
+        """Creates the layer for the gate and the candidate."""
         self.layer = Dense(2 * self.features)
 
     def __call__(
         self, carry: Float[Array, "features"], inputs: Float[Array, "inputs"]
     ) -> tuple[Float[Array, "features"], Float[Array, "features"]]:
-        """Takes one step: the memory afterwards, which is also the output."""
+        """Takes one step and returns the new memory twice: as carry and as output."""
         kept, added = self._kept_and_added(inputs)
         carry = kept * carry + added
         return carry, carry
@@ -242,13 +241,13 @@ class MinGRUCell(nn.RNNCellBase):
         inputs: Float[Array, "time inputs"],
         first: Bool[Array, "time"],
     ) -> tuple[Float[Array, "time features"], Float[Array, "time features"]]:
-        """Takes the steps of a sequence: the memories after each, which are also the outputs."""
+        """Takes the steps of a sequence and returns the memories twice: as carries and as outputs."""
         kept, added = self._kept_and_added(inputs)
         kept = jnp.where(first[:, None], 0.0, kept)
         added = added.at[0].add(kept[0] * carry)
 
         def composed(before: _Pair, after: _Pair) -> _Pair:
-            """Two maps of the form `kept * carry + added` as a single one."""
+            """Composes two maps of the form `kept * carry + added`."""
             return after[0] * before[0], after[0] * before[1] + after[1]
 
         _, carries = jax.lax.associative_scan(composed, (kept, added))
@@ -258,15 +257,15 @@ class MinGRUCell(nn.RNNCellBase):
     def initialize_carry(
         self, rng: Array, input_shape: tuple[int, ...]
     ) -> Float[Array, "*batch features"]:
-        """A memory of zeros, for inputs of a shape."""
+        """Returns a memory of zeros for inputs of the given shape."""
         return jnp.zeros((*input_shape[:-1], self.features))
 
     @property
     def num_feature_axes(self) -> int:
-        """Number of axes of the features of an input."""
+        """Number of feature axes of an input."""
         return 1
 
     def _kept_and_added(self, inputs: Float[Array, "*time inputs"]) -> tuple[Array, Array]:
-        """The share of the memory that is kept, and the addition to it."""
+        """The fraction of the memory to keep, and what to add to it."""
         gate, candidate = jnp.split(self.layer(inputs), 2, axis=-1)
         return nn.sigmoid(-gate), nn.sigmoid(gate) * candidate

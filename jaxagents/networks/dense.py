@@ -1,4 +1,4 @@
-"""Fully connected layers: with gradients that are fast on a CPU, and with noise for exploration."""
+"""Fully connected layers: one with fast gradients on CPU, and one with noise for exploration."""
 
 import functools
 import math
@@ -29,27 +29,27 @@ _matmul_p = Primitive("jaxagents_matmul")
 
 
 def matmul(x: Rows, weights: Weights) -> Float[Array, "*batch_and_rows outputs"]:
-    """The product of matrices, `x @ weights`.
+    """The matrix product `x @ weights`, with special cases that are faster on CPU.
 
-    The gradient of the weights is the product of the transposed `x` and the gradient of the rows. Where
-    the latter has few columns, as after a last layer, a product with each column is faster on a CPU.
-    Where there are few numbers, as in a layer of few inputs for few environments, a CPU spends more time
-    on calling a library than on the product, which is then written as multiplications and sums.
+    The gradient of the weights multiplies the transposed `x` by the gradient of the output. If that has
+    few columns, as after an output layer, one product per column is faster. For small products, as of
+    narrow layers with few environments, calling a library takes longer than the product itself, so it is
+    written as multiplications and sums.
 
-    This is a primitive rather than a `jax.custom_vjp`, so that the rows of a batch are one product even
-    where a function of one row is vmapped.
+    This is a primitive rather than a `jax.custom_vjp`, so that a batch stays a single product even when
+    a function of one row is vmapped.
 
     Args:
         x: Rows, along one or several axes.
-        weights: Weights. Their leading axes, if any, are also the first of the rows.
+        weights: Weights. Their leading axes, if any, are also the leading axes of `x`.
 
     Returns:
-        The products.
+        The product.
     """
     precision = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
     dtype = jnp.result_type(x, weights)
     x, weights = x.astype(dtype), weights.astype(dtype)
-    if _manual_axes(x) != _manual_axes(weights):  # XLA's own product can bring them together
+    if _manual_axes(x) != _manual_axes(weights):  # XLA's own product can reconcile them
         return jnp.matmul(x, weights)
     return _matmul_p.bind(x, weights, precision=precision)
 
@@ -61,13 +61,13 @@ def dot_general(
     precision: jax.lax.PrecisionLike = None,
     **options: Any,
 ) -> Array:
-    """`jax.lax.dot_general` by [`matmul`][jaxagents.networks.dense.matmul], where it is one.
+    """Like `jax.lax.dot_general`, but uses [`matmul`][jaxagents.networks.dense.matmul] if possible.
 
     Args:
         lhs: Left operand.
         rhs: Right operand.
-        dimension_numbers: Axes that are contracted, and batch axes.
-        precision: Precision; anything but `None` is left to XLA.
+        dimension_numbers: Contracted axes and batch axes.
+        precision: Precision; anything but `None` goes to `jax.lax.dot_general`.
         **options: Further arguments of `jax.lax.dot_general`.
 
     Returns:
@@ -82,7 +82,7 @@ def dot_general(
 
 
 class Dense(InitialisedOnce, nn.Dense):
-    """`flax.linen.Dense` with gradients that are faster on a CPU; it takes the same arguments."""
+    """Drop-in replacement for `flax.linen.Dense` whose gradients are faster on CPU."""
 
     dot_general: Any = dot_general
 
@@ -94,7 +94,7 @@ def _product(x: Array, weights: Array, *, precision: Any) -> Array:
 
 
 def _small_product(x: Array, weights: Array, *, precision: Any) -> Array:
-    """The product; a small one without the library call that would take a CPU longer."""
+    """The product; a small one without a library call, which would take longer on CPU."""
     is_small = math.prod(x.shape) * weights.shape[-1] <= _SMALL
     if weights.ndim == 2 and is_small and x.dtype == jnp.float32:
         return (x[..., None] * atleast_nd(weights, x.ndim + 1)).sum(axis=-2)
@@ -129,7 +129,7 @@ def _gradient_of_weights(gradient: Array, x: Array, weights: PyTree, *, precisio
 
 
 def _without_single_rows(x: Array, n_batch: int) -> Array:
-    """Drops axes of a single row; others stay separate, so that devices need not exchange rows."""
+    """Drops row axes of size 1; others stay separate, so that devices need not exchange rows."""
     rows = [size for size in x.shape[n_batch:-1] if size != 1] or [1]
     return x.reshape(*x.shape[:n_batch], *rows, x.shape[-1])
 
@@ -173,12 +173,12 @@ _SIGMA = "_sigma"
 
 
 class NoisyDense(InitialisedOnce):
-    r"""A dense layer that learns how much noise its weights and biases need.
+    r"""A dense layer with learned amounts of noise on its weights and biases.
 
     $$y = (\mu^w + \sigma^w \odot \varepsilon^w) \, x + \mu^b + \sigma^b \odot \varepsilon^b$$
 
-    Applied as it is, there is no noise, $\varepsilon = 0$. With the parameters that
-    [`with_noise`][jaxagents.networks.with_noise] gives there is, the same for all samples. Its
+    By itself, the layer is applied without noise, $\varepsilon = 0$. Use
+    [`with_noise`][jaxagents.networks.with_noise] to perturb its parameters, equally for all samples. The
     parameters are $\mu$ (`kernel`, `bias`) and $\sigma$ (`kernel_sigma`, `bias_sigma`).
 
     Fortunato et al., 2018, "Noisy networks for exploration", equation 9 and section 3.2.
@@ -186,7 +186,7 @@ class NoisyDense(InitialisedOnce):
     Attributes:
         features: Number of outputs.
         kernel_init: Initialiser of $\mu^w$.
-        initial_sigma: Initial $\sigma$, multiplied by the root of the number of inputs.
+        initial_sigma: Initial $\sigma$ times the square root of the number of inputs.
     """
 
     features: int
@@ -207,21 +207,21 @@ class NoisyDense(InitialisedOnce):
 
 
 def with_noise(params: PyTree, rng: Key[Array, ""], scale: ArrayLike = 1.0) -> PyTree:
-    """Adds a draw of noise to the parameters of noisy layers.
+    """Adds noise to the parameters of noisy layers.
 
     ```python
     q = network.apply({"params": with_noise(params, rng)}, observations)
     ```
 
-    Gradients with respect to the parameters pass through it.
+    It is differentiable with respect to the parameters.
 
     Args:
         params: Parameters of networks, or dicts of them.
         rng: Random key.
-        scale: Factor of the noise.
+        scale: Factor that multiplies the noise.
 
     Returns:
-        The parameters, the same if there is no [`NoisyDense`][jaxagents.networks.NoisyDense].
+        The parameters, unchanged if there is no [`NoisyDense`][jaxagents.networks.NoisyDense].
     """
     flat: dict[tuple[str, ...], Any] = dict(flatten_dict(params))
     layers = sorted(path[:-1] for path in flat if path[-1] == f"kernel{_SIGMA}")
@@ -234,7 +234,7 @@ def with_noise(params: PyTree, rng: Key[Array, ""], scale: ArrayLike = 1.0) -> P
 
 
 def _noise_of(kernel: Array, rng: Key[Array, ""]) -> tuple[Array, Array]:
-    """Noise of weights and biases, of each member of an ensemble."""
+    """Noise for the weights and biases of each ensemble member."""
     *members, n_inputs, n_outputs = kernel.shape
     normal = jax.random.normal(rng, (*members, n_inputs + n_outputs), kernel.dtype)
     noise = ops.factorised_noise

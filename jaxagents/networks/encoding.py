@@ -1,4 +1,4 @@
-"""Networks behind an encoder of observations, or behind a trunk that several of them share."""
+"""Networks on top of an observation encoder, or of a trunk that several of them share."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from jaxagents.networks.torsos import IMAGE_NDIM, Padding, PatchConv, scaled
 
 
 class WithEncoder(nn.Module):
-    """A network behind an encoder of its observations, such as one of images.
+    """A network on top of an observation encoder, such as one for images.
 
     ```python
     policy = WithEncoder(make_encoder("impala"), Policy(action_dim=2))
@@ -25,8 +25,8 @@ class WithEncoder(nn.Module):
 
     Attributes:
         encoder: Maps observations to vectors.
-        network: Takes these vectors in place of observations.
-        stop_gradient: Whether the encoder is kept from being trained through the network.
+        network: Takes these vectors instead of observations.
+        stop_gradient: Whether to block gradients from the network to the encoder.
     """
 
     encoder: nn.Module
@@ -37,12 +37,12 @@ class WithEncoder(nn.Module):
     def __call__(
         self, observations: PyTree, *args: Any, train: bool = False, **kwargs: Any
     ) -> PyTree:
-        """Applies the network to encoded observations; further arguments are passed on to it.
+        """Applies the network to encoded observations.
 
         Args:
-            observations: What the encoder takes.
+            observations: Inputs of the encoder.
             *args: Further arguments of the network.
-            train: Passed on to both, if it is true.
+            train: Passed to both if true.
             **kwargs: Further keyword arguments of the network.
 
         Returns:
@@ -56,10 +56,10 @@ class WithEncoder(nn.Module):
 
 
 class DictEncoder(nn.Module):
-    """Encodes a dict of observations, such as images beside a state, as one vector.
+    """Encodes a dict of observations, such as images and a state, as one vector.
 
     Attributes:
-        encoders: An encoder for each key that needs one. The values of the other keys must be vectors.
+        encoders: An encoder for each key that needs one. The values of all other keys must be vectors.
     """
 
     encoders: Mapping[str, nn.Module]
@@ -73,10 +73,10 @@ class DictEncoder(nn.Module):
     def __call__(
         self, observations: Mapping[str, PyTree], train: bool = False
     ) -> Float[Array, "*batch features"]:
-        """Concatenates the encoded and the plain observations, in the order of their keys.
+        """Concatenates the encoded and the plain observations in key order.
 
         Raises:
-            ValueError: There is no observation for an encoder, or an observation is no vector.
+            ValueError: An encoder has no observation, or an observation is not a vector.
         """
         missing = sorted(set(self.encoders) - set(observations))
         if missing:
@@ -94,11 +94,11 @@ class DictEncoder(nn.Module):
 
 
 class BehindTrunk(NetworkWrapper):
-    """A network behind a trunk, which may have a memory: the network sees the trunk's features.
+    """A network on top of a trunk, which may have a memory: the network sees the trunk's features.
 
     Attributes:
-        network: Maps features to the output of the whole. Where an observation has entries beside what
-            is observed, such as a mask of actions, so have the features.
+        network: Maps features to the final output. Entries that come with an observation, such as an
+            action mask, come with the features too.
         trunk: Maps an observation to features.
     """
 
@@ -110,23 +110,23 @@ class BehindTrunk(NetworkWrapper):
         return self.trunk
 
     def output_for(self, obs: PyTree, output: PyTree) -> PyTree:
-        """The network's output, given the trunk's features."""
+        """Applies the network to the trunk's features."""
         return self.network(features_beside(obs, output))
 
     def observe(self, observations: PyTree) -> None:
-        """Adds observations, with leading axes, to the running statistics of the trunk."""
+        """Adds observations, which have leading axes, to the trunk's running statistics."""
         self.trunk.observe(observations)
 
 
 def features_beside(obs: PyTree, features: PyTree) -> PyTree:
-    """The input of a network behind a trunk: features, with all that an observation says beside.
+    """The input of a network on top of a trunk: features, plus entries such as action masks.
 
     Args:
         obs: One observation, or a batch of them.
         features: The trunk's features for it.
 
     Returns:
-        The features, or a dict of them and of such entries.
+        The features, or a dict of the features and those entries.
     """
     return observed_beside(features, **entries_beside(obs))
 
@@ -134,16 +134,16 @@ def features_beside(obs: PyTree, features: PyTree) -> PyTree:
 class ObservationEncoder(nn.Module):
     """Encodes observations of any structure as vectors.
 
-    [`observation_encoder`][jaxagents.networks.observation_encoder] makes it for an example.
+    [`observation_encoder`][jaxagents.networks.observation_encoder] creates one from an example.
 
-    Images (three axes: height, width, channels) pass through convolutions of 3 x 3 pixels with
-    rectifiers; integers in them are scaled from 0..255 to 0..1. Everything is flattened, and the parts
-    are concatenated. Each part may have any leading axes, the same for all.
+    Images (three axes: height, width, channels) pass through 3 x 3 convolutions with ReLUs; integer
+    pixels are scaled from 0..255 to 0..1. All parts are flattened and concatenated. They may have
+    leading axes, the same for all.
 
     Attributes:
-        ndims: Numbers of axes of the leaves of one observation.
-        n_categories: Number of values of an observation that is one integer, which is then one-hot.
-        channels: Numbers of channels of the convolutions.
+        ndims: Number of axes of each leaf of one observation.
+        n_categories: Number of values of a single-integer observation, which is then one-hot encoded.
+        channels: Number of channels of each convolution.
         padding: Padding of the convolutions; see [`PatchConv`][jaxagents.networks.PatchConv].
     """
 
@@ -156,7 +156,7 @@ class ObservationEncoder(nn.Module):
     def __call__(
         self, observations: PyTree, train: bool = False
     ) -> Float[Array, "*batch features"]:
-        """Encodes observations; `train` makes no difference."""
+        """Encodes observations; `train` has no effect."""
         if self.n_categories is not None:
             return jax.nn.one_hot(observations, self.n_categories, dtype=jnp.float32)
         pairs = zip(jax.tree.leaves(observations), self.ndims, strict=True)
@@ -173,15 +173,15 @@ class ObservationEncoder(nn.Module):
 
 
 def observation_encoder(obs: PyTree, n_categories: int | None = None) -> ObservationEncoder | None:
-    """The encoder that makes observations fit a network of vectors.
+    """Creates the encoder that turns observations into vectors, if they need one.
 
     Args:
-        obs: One observation, or its shapes and types. Its entries that networks do not see, such as
+        obs: One observation, or its shapes and dtypes. Entries that networks do not see, such as
             `"action_mask"`, are left out.
-        n_categories: Number of values of an observation that is one integer.
+        n_categories: Number of values of a single-integer observation.
 
     Returns:
-        The encoder; `None` if an observation is one vector of real numbers.
+        The encoder; `None` if observations are already vectors of real numbers.
     """
     obs = network_input(obs)
     leaves = jax.tree.leaves(jax.eval_shape(lambda x: x, obs))

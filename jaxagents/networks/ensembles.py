@@ -1,4 +1,4 @@
-"""Several networks of one kind: the members of an ensemble, or one for each actor."""
+"""Copies of a network: the members of an ensemble, or one per actor."""
 
 import functools
 from collections.abc import Callable
@@ -14,10 +14,10 @@ from jaxagents.networks.recurrent import NetworkWrapper, remembers
 
 
 class Ensemble(InitialisedOnce):
-    """Runs several copies of a network on the same inputs, and stacks their outputs.
+    """Runs several copies of a network on the same inputs and stacks their outputs.
 
     Attributes:
-        network: The network of one member.
+        network: The network of each member.
         n_members: Number of members.
     """
 
@@ -26,7 +26,7 @@ class Ensemble(InitialisedOnce):
 
     @nn.compact
     def __call__(self, *args: Any, **kwargs: Any) -> PyTree:
-        """Outputs of all members, each with a leading `n_members` axis."""
+        """The outputs of all members, with a leading `n_members` axis."""
         network = self.network.clone(parent=None)
 
         def init(rng: Key[Array, ""]) -> PyTree:
@@ -41,8 +41,8 @@ class Ensemble(InitialisedOnce):
             own = {name: jax.random.fold_in(rng, member) for name, rng in rngs.items()}
             return network.apply({"params": params}, *args, rngs=own, **kwargs)
 
-        # If inputs have the axis of members too, every product is a batch of plain ones. Otherwise
-        # XLA merges all first layers into a single product, whose outputs it has to transpose.
+        # With a member axis on the inputs too, every product is a plain batched one. Otherwise XLA
+        # merges all first layers into a single product and has to transpose its outputs.
         own_args = jax.tree.map(
             lambda x: jnp.broadcast_to(x, (self.n_members, *jnp.shape(x))), args
         )
@@ -50,30 +50,30 @@ class Ensemble(InitialisedOnce):
 
 
 def ensemblize(network: Callable[..., nn.Module], n_members: int) -> Callable[..., Ensemble]:
-    """Turns the class of a network into one of several copies of it.
+    """Turns a network class into a constructor of ensembles.
 
     ```python
     critic = ensemblize(Critic, 2)(features=(256, 256))
     ```
 
     Args:
-        network: Class of a network.
-        n_members: Number of copies.
+        network: Network class.
+        n_members: Number of members.
 
     Returns:
-        A function that takes the arguments of the class and gives an
+        A function that takes the arguments of the class and returns an
         [`Ensemble`][jaxagents.networks.Ensemble].
     """
     return lambda *args, **kwargs: Ensemble(network(*args, **kwargs), n_members)
 
 
 class PerActor(InitialisedOnce, NetworkWrapper):
-    """Runs one network for each actor, and stacks memories and outputs along a first axis of actors.
+    """Runs one network per actor and stacks memories and outputs along a leading actor axis.
 
     Attributes:
-        network: The network of one actor, with or without a memory.
+        network: The network of one actor, with or without memory.
         n_actors: Number of actors.
-        shared_params: Whether all actors share the same parameters; otherwise each has its own.
+        shared_params: Whether all actors share parameters; otherwise each has its own.
         own_observations: Whether observations have a leading `n_actors` axis; otherwise every actor
             sees the whole observation.
     """
@@ -84,7 +84,7 @@ class PerActor(InitialisedOnce, NetworkWrapper):
 
     @nn.nowrap
     def initial(self) -> PyTree:
-        """The memories of all actors at the start of an episode."""
+        """Returns the memories of all actors at the start of an episode."""
         initial = super().initial()
         return jax.tree.map(lambda x: jnp.broadcast_to(x, (self.n_actors, *x.shape)), initial)
 
@@ -93,10 +93,11 @@ class PerActor(InitialisedOnce, NetworkWrapper):
         """Takes one step.
 
         Args:
-            *inputs: The memories, if there are any, and the observation.
+            *inputs: The memories, if any, and the observation.
 
         Returns:
-            The outputs, each with a leading `n_actors` axis; with memories, these and the outputs.
+            The outputs, with a leading `n_actors` axis; for networks with memory, the memories and the
+            outputs.
         """
         own = 0 if self.own_observations else None
         axes = (0, own) if remembers(self) else (own,)
@@ -106,7 +107,7 @@ class PerActor(InitialisedOnce, NetworkWrapper):
     def unroll(
         self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"]
     ) -> tuple[PyTree, PyTree]:
-        """Takes the steps of a sequence; see `Recurrent`."""
+        """Unrolls the networks over a sequence; see `Recurrent`."""
         if not remembers(self):
             return super().unroll(carry, obs, first)
         axes = (0, 1 if self.own_observations else None, None)
@@ -132,7 +133,7 @@ class PerActor(InitialisedOnce, NetworkWrapper):
         method: str | None = None,
         actors_axis: int = 0,
     ) -> PyTree:
-        """The outputs of all actors; `axes` says where inputs have their axis of actors, if any."""
+        """The outputs of all actors; `axes` gives the actor axis of each input, if any."""
         network = self.network.clone(parent=None)
 
         def apply(params: PyTree, *inputs: PyTree) -> PyTree:

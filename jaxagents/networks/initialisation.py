@@ -1,4 +1,4 @@
-"""Fresh parameters of a network of flax.linen, in which flax.nnx may take part by flax's own bridge."""
+"""Initial parameters of a flax.linen network, which may hold flax.nnx modules through flax's bridge."""
 
 import contextlib
 import functools
@@ -20,13 +20,13 @@ _WITHOUT_DRAWS = "Leave out layers that draw while they are called, such as drop
 
 
 def default_init(scale: float = 1.0) -> Callable[..., Array]:
-    """The initialiser of the weights of learners' networks.
+    """The weight initialiser of learners' networks: Glorot uniform.
 
     Glorot and Bengio, 2010, "Understanding the difficulty of training deep feedforward neural
     networks", equation 16.
 
     Args:
-        scale: Factor of the variance.
+        scale: Factor that multiplies the variance.
 
     Returns:
         The initialiser.
@@ -35,11 +35,10 @@ def default_init(scale: float = 1.0) -> Callable[..., Array]:
 
 
 class InitialisedOnce(nn.Module):
-    """Base of modules whose parameters are initialised once.
+    """Base class of modules that trace their initialisers only to initialise.
 
-    Whenever a module of flax is applied, it asks for the shapes that the initialisers of its parameters
-    would give, to compare them with those that are there. Tracing an initialiser can take longer than
-    tracing the module.
+    Whenever a Flax module is applied, it traces its parameters' initialisers to check the shapes. That
+    can take longer than tracing the module itself.
     """
 
     @nn.nowrap
@@ -51,20 +50,20 @@ class InitialisedOnce(nn.Module):
         unbox: bool = True,
         **options: Any,
     ) -> PyTree:
-        """A parameter, which is initialised if it is not there; see `flax.linen.Module.param`.
+        """Declares a parameter and initialises it if missing; see `flax.linen.Module.param`.
 
         Args:
-            name: Its name.
+            name: Name of the parameter.
             init_fn: Initialiser.
             *init_args: Arguments of the initialiser after the random key; the first is the shape.
-            unbox: Whether metadata are left out.
-            **options: Further arguments of the initialiser.
+            unbox: Whether to strip metadata.
+            **options: Keyword arguments of the initialiser.
 
         Returns:
             The parameter.
 
         Raises:
-            ScopeParamShapeError: It is there, with another shape.
+            ScopeParamShapeError: The parameter exists with another shape.
         """
         if not self.has_variable("params", name):
             return super().param(name, init_fn, *init_args, unbox=unbox, **options)
@@ -78,23 +77,23 @@ class InitialisedOnce(nn.Module):
 def initialise(
     network: nn.Module, rng: Key[Array, ""], *inputs: PyTree, **options: PyTree
 ) -> dict[str, PyTree]:
-    """The variables of a network; when vmapped on a CPU, of one network after another.
+    """Initialises the variables of a network; when vmapped on CPU, one network at a time.
 
-    Orthogonal initialisation is a QR decomposition. On a CPU, XLA runs a batch of these as tasks on the
-    same threads that wait for the batch: a program in which as many batches wait at once as there are
-    threads never finishes.
+    Orthogonal initialisation is a QR decomposition. On CPU, XLA runs a batch of these as tasks on the
+    same threads that wait for the batch, so a program deadlocks if as many batches wait at once as there
+    are threads.
 
     Args:
         network: The network.
         rng: Random key.
-        *inputs: Examples of its inputs.
+        *inputs: Example inputs.
         **options: Keyword arguments of the network.
 
     Returns:
-        Collections of variables by name. Errors of the network get a note with the shapes of its inputs.
+        Collections of variables by name. Errors in the network get a note with its input shapes.
 
     Raises:
-        ValueError: A module of flax.nnx in it changes variables when it is called, or draws random
+        ValueError: A flax.nnx module in the network changes its variables when called, or draws random
             numbers.
     """
     init = functools.partial(_initial_variables, network, options)
@@ -117,19 +116,19 @@ def initialise(
 def initialise_params(
     network: nn.Module, rng: Key[Array, ""], *inputs: PyTree, **options: PyTree
 ) -> PyTree:
-    """The parameters of a network that has no other variables; see `initialise`.
+    """Initialises the parameters of a network without other variables; see `initialise`.
 
     Args:
         network: The network.
         rng: Random key.
-        *inputs: Examples of its inputs.
+        *inputs: Example inputs.
         **options: Keyword arguments of the network.
 
     Returns:
         The parameters.
 
     Raises:
-        ValueError: The network has further variables, such as batch statistics.
+        ValueError: The network has other variables, such as batch statistics.
     """
     variables = initialise(network, rng, *inputs, **options)
     others = sorted(set(variables) - {"params"})
@@ -159,30 +158,27 @@ def noting_inputs(network: nn.Module, inputs: Sequence[PyTree]) -> Iterator[None
 
 
 def shapes_of(inputs: Sequence[PyTree]) -> str:
-    """The shapes of a network's inputs, in words."""
+    """The shapes of a network's inputs, for error messages."""
     return ", ".join(str(jax.tree.map(np.shape, x)) for x in inputs)
 
 
 def name_of_network(network: nn.Module) -> str:
-    """Name of a network's class; for flax.nnx, of the class within the bridge."""
+    """Class name of a network; for flax.nnx, of the module inside the bridge."""
     return getattr(network, "nnx_class", type(network)).__name__
 
 
-# Modules of flax.nnx.
-
-
 def check_not_nnx(choice: object, field: str) -> None:
-    """Raises if a module of flax.nnx is given where one of flax.linen is needed.
+    """Raises if a field holds a flax.nnx module instead of a flax.linen one.
 
     Args:
         choice: The module, or its class.
-        field: Name of the field that it is given as.
+        field: Name of the field.
 
     Raises:
-        TypeError: It is a module of flax.nnx.
+        TypeError: `choice` is a flax.nnx module.
     """
     kind = choice if isinstance(choice, type) else type(choice)
-    nnx = sys.modules.get("flax.nnx")  # which takes long to import
+    nnx = sys.modules.get("flax.nnx")  # importing it takes long
     if nnx is not None and issubclass(kind, nnx.Module):
         raise TypeError(
             f"{field} must be a flax.linen module, and {kind.__name__} is one of flax.nnx, which holds "
@@ -194,7 +190,6 @@ def check_not_nnx(choice: object, field: str) -> None:
 def _initial_variables(
     network: nn.Module, options: Mapping[str, PyTree], rng: Key[Array, ""], *inputs: PyTree
 ) -> dict[str, PyTree]:
-    """The variables of a network of modules of either kind."""
     are_nnx = []
 
     def note(call: Any, args: tuple, kwargs: dict, context: nn.module.InterceptorContext) -> Any:
@@ -224,11 +219,11 @@ def _check_depends_on_its_inputs_alone(
     inputs: Sequence[PyTree],
     options: Mapping[str, PyTree],
 ) -> None:
-    """Raises if a network of flax.nnx changes variables when it is called, or draws random numbers.
+    """Raises if a flax.nnx network changes its variables when called, or draws random numbers.
 
-    A module of flax.linen would say so itself. The bridge drops what changes instead, so that batch
-    normalisation, say, would go on by the statistics of each single observation: it would make zeros of
-    them all. Dropout with random keys of its own would drop the same units for ever.
+    A flax.linen module would raise an error itself. The bridge silently drops the changes instead: batch
+    normalisation, say, would keep using the statistics of each single observation and turn them all into
+    zeros. Dropout with its own random keys would drop the same units for ever.
     """
 
     def call(variables: Mapping[str, PyTree]) -> PyTree:

@@ -1,4 +1,4 @@
-"""Critics and policies of learners, for batches of observations."""
+"""Critics and policies for learners, on batches of observations."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -18,13 +18,13 @@ ActionValues = Float[Array, "*batch n_actions"] | Float[Array, "*batch n_actions
 
 
 class MLPHead(nn.Module):
-    """Hidden layers and an output layer: the base of the networks of learners.
+    """Hidden layers and an output layer: the base class of the learners' networks.
 
     Attributes:
         features: Widths of the hidden layers.
         activation: Nonlinearity.
-        layer_norm: Whether hidden layers are normalised.
-        dropout_rate: Share of hidden outputs that is dropped while training.
+        layer_norm: Whether hidden layers use layer normalisation.
+        dropout_rate: Dropout rate of the hidden layers during training.
     """
 
     features: Sequence[int] = (256, 256)
@@ -62,18 +62,18 @@ class Critic(MLPHead):
         actions: Float[Array, "*batch action"],
         train: bool = False,
     ) -> Float[Array, "*batch"]:
-        """Values of actions in observations."""
+        """The value of each action in its observation."""
         x = jnp.concatenate([observations, actions], axis=-1)
         return self._outputs(x, 1, train)[..., 0]
 
 
 class ActionCritic(MLPHead, kw_only=True):
-    """The base of networks of the values $Q(s, a)$ of all discrete actions.
+    """Base class of networks that output $Q(s, a)$ for all discrete actions.
 
     Attributes:
         n_actions: Number of actions.
-        n_outputs: Numbers for each action, such as the atoms or quantiles of a distribution of returns;
-            `None` gives one value each, without an axis.
+        n_outputs: Number of outputs per action, such as the atoms or quantiles of a return
+            distribution; `None` gives a single value without an axis.
         noisy: Whether all layers are [noisy][jaxagents.networks.NoisyDense].
     """
 
@@ -84,7 +84,7 @@ class ActionCritic(MLPHead, kw_only=True):
     def _stream(
         self, x: Array, n_actions: int, train: bool, features: Sequence[int]
     ) -> ActionValues:
-        """Hidden layers, and the output layer of a number of actions."""
+        """Hidden layers, and an output layer for `n_actions` actions."""
         x = self._hidden(x, train, features, self.noisy)
         layer = NoisyDense if self.noisy else Dense
         values = layer(n_actions * (self.n_outputs or 1), kernel_init=default_init())(x)
@@ -100,17 +100,17 @@ class DiscreteCritic(ActionCritic):
     def __call__(
         self, observations: Float[Array, "*batch obs"], train: bool = False
     ) -> ActionValues:
-        """Values of every action."""
+        """The values of all actions."""
         return self._stream(observations, self.n_actions, train, self.features)
 
 
 class DuelingCritic(ActionCritic):
-    r"""Values of all discrete actions, as the value of the observation and the actions' advantages.
+    r"""Values of all discrete actions, split into the observation's value and action advantages.
 
     $$Q(s, a) = V(s) + A(s, a) - \frac{1}{n} \sum_b A(s, b)$$
 
-    All hidden layers but the last are shared; $V$ and $A$ have one of that width each. Of several
-    numbers for each action, such as the logits of atoms, each is such a sum. See
+    All hidden layers but the last are shared; $V$ and $A$ each have their own last one. With several
+    outputs per action, such as the logits of atoms, the equation holds for each output. See
     [`ActionCritic`][jaxagents.networks.ActionCritic].
 
     Wang et al., 2016, "Dueling network architectures for deep reinforcement learning", equation 9.
@@ -120,7 +120,7 @@ class DuelingCritic(ActionCritic):
     def __call__(
         self, observations: Float[Array, "*batch obs"], train: bool = False
     ) -> ActionValues:
-        """Values of every action."""
+        """The values of all actions."""
         shared, own = self.features[:-1], self.features[-1:]
         x = self._hidden(observations, train, shared, self.noisy)
         value = self._stream(x, 1, train, own)
@@ -136,7 +136,7 @@ class ValueCritic(MLPHead):
     def __call__(
         self, observations: Float[Array, "*batch obs"], train: bool = False
     ) -> Float[Array, "*batch"]:
-        """Values of observations."""
+        """The value of each observation."""
         return self._outputs(observations, 1, train)[..., 0]
 
 
@@ -150,15 +150,15 @@ class Policy(MLPHead, kw_only=True):
     Haarnoja et al., 2018, "Soft actor-critic algorithms and applications", appendix C.
 
     Attributes:
-        action_dim: Number of components of an action.
-        squash: What tanh is applied to: the `"distribution"`, whose samples it keeps inside of the
-            bounds; only its `"mean"`; or, with `"none"`, nothing.
+        action_dim: Number of action components.
+        squash: Where tanh is applied: to the `"distribution"`, which keeps samples within the bounds;
+            only to its `"mean"`; or, with `"none"`, nowhere.
         state_dependent_std: Whether the standard deviation depends on the observation; otherwise it is
-            a parameter of its own.
+            a free parameter.
         fixed_std: Standard deviation of each component, if it is not learned.
-        log_std_min: Smallest logarithm of the standard deviation.
-        log_std_max: Largest one.
-        output_scale: Factor of the variance of the output layer's initial weights.
+        log_std_min: Lower bound of the log standard deviation.
+        log_std_max: Upper bound of the log standard deviation.
+        output_scale: Variance scale of the output layer's initial weights.
     """
 
     action_dim: int
@@ -173,7 +173,7 @@ class Policy(MLPHead, kw_only=True):
         """Validates the attributes.
 
         Raises:
-            ValueError: There is no such squashing, or a fixed standard deviation is not positive.
+            ValueError: `squash` is not one of the above, or a fixed standard deviation is not positive.
         """
         one_of(Squash)("squash", self.squash)
         if self.fixed_std is not None and not np.all(np.asarray(self.fixed_std) > 0.0):
@@ -191,7 +191,7 @@ class Policy(MLPHead, kw_only=True):
 
         Args:
             observations: Observations.
-            temperature: Factor of the standard deviation; 0 leaves the mean.
+            temperature: Factor that multiplies the standard deviation; at 0 only the mean is left.
             train: Whether dropout is active.
 
         Returns:
@@ -240,7 +240,7 @@ class CategoricalPolicy(MLPHead, kw_only=True):
 
         Args:
             observations: Observations.
-            temperature: Divisor of the logits; 0 leaves the most probable action.
+            temperature: Divisor of the logits; at 0 only the most probable action is left.
             train: Whether dropout is active.
 
         Returns:

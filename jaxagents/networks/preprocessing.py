@@ -1,4 +1,4 @@
-"""Observations as networks take them: one-hot categories, pixels from 0 to 1, and channels last."""
+"""Preprocessing of observations: one-hot categories, pixels scaled to [0, 1], channels last."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,13 +14,11 @@ from jaxagents.networks.recurrent import NetworkWrapper
 
 
 class Pixels(NamedTuple):
-    """The values and the axes of an image.
+    """Scale and layout of an image.
 
     Attributes:
-        high: Largest value of a pixel, by which images are divided; `None` leaves the scale to the
-            network.
-        channels_first: Whether the axes are channels, height and width, and the first is to become the
-            last.
+        high: Largest pixel value, which images are divided by; `None` leaves scaling to the network.
+        channels_first: Whether the axes are channels, height and width; channels are then moved last.
     """
 
     high: float | None = None
@@ -28,16 +26,15 @@ class Pixels(NamedTuple):
 
 
 Part = int | tuple[int, ...] | Pixels | None
-"""The reading of an array of an observation: the number of values of an integer, the numbers of
-those of a vector of integers (or of the last axis of an array of them), how an image is to be read, or
-`None` for numbers that stay as they are."""
+"""How to read one array of an observation: the number of values of an integer, those numbers for each
+integer along the last axis, an image's `Pixels`, or `None` to leave the array as it is."""
 
 
 class Preprocessed(NetworkWrapper):
-    """A network that is given one-hot categories, pixels from 0 to 1, and images with channels last.
+    """Feeds a network one-hot categories, pixels scaled to [0, 1], and images with channels last.
 
-    Default networks of agents are behind it where the space of observations says more than their arrays
-    do. Networks of your own may be, too:
+    Agents wrap their default networks in it where the observation space says more than the arrays do.
+    You can wrap your own networks too:
 
     ```python
     obs = {"camera": jnp.zeros((3, 64, 64)), "gear": jnp.int32(0)}
@@ -47,32 +44,32 @@ class Preprocessed(NetworkWrapper):
     ```
 
     Attributes:
-        network: The network, with or without a memory.
-        parts: How each array of an observation is read, in the order of `jax.tree.leaves`; see
+        network: The network, with or without memory.
+        parts: How to read each array of an observation, in the order of `jax.tree.leaves`; see
             [`preprocess`][jaxagents.networks.preprocess].
     """
 
     parts: tuple[Part, ...]
 
     def view_of(self, obs: PyTree) -> PyTree:
-        """The observation as the network is given it."""
+        """Preprocesses an observation."""
         return preprocess(obs, self.parts)
 
 
 def preprocessed(network: nn.Module, parts: Sequence[Part]) -> nn.Module:
-    """A network behind preprocessing; the network itself, if all arrays stay as they are."""
+    """Wraps a network in `Preprocessed`; returns it as is if all arrays stay as they are."""
     is_needed = any(part is not None for part in parts)
     return Preprocessed(network, tuple(parts)) if is_needed else network
 
 
 def preprocess(obs: PyTree, parts: Sequence[Part]) -> PyTree:
-    """An observation as networks take it.
+    """Preprocesses an observation for a network.
 
     Args:
         obs: One observation, or several with any leading axes.
-        parts: For each of its arrays, the number of values of an integer, which becomes one-hot; a tuple
-            of the numbers of values of integers along a last axis, which become one-hot side by side;
-            [`Pixels`][jaxagents.networks.Pixels] of an image; or `None`.
+        parts: For each array, one of: the number of values of an integer, which becomes one-hot; a tuple
+            of such numbers for the integers along the last axis, whose one-hot vectors are concatenated;
+            [`Pixels`][jaxagents.networks.Pixels] for an image; `None` for no change.
 
     Returns:
         The observation, in the same structure.

@@ -1,4 +1,4 @@
-"""Networks with a memory, and networks around others, which may have one."""
+"""Networks with memory, and wrappers around networks with or without one."""
 
 import abc
 from collections.abc import Callable
@@ -18,16 +18,16 @@ Memory = Literal["gru", "lstm", "min_gru"]
 
 
 class Recurrent(nn.Module):
-    """A network with a memory, for one environment: `network(carry, obs)` gives carry and output.
+    """A network with memory, for one environment: `network(carry, obs)` returns carry and output.
 
-    A subclass says how the memory begins (`initial`) and goes on (`__call__`). Whether a network that
-    may be a [`NetworkWrapper`][jaxagents.networks.NetworkWrapper] has a memory is known to
-    [`remembers`][jaxagents.networks.remembers].
+    A subclass defines the first memory (`initial`) and one step (`__call__`). Use
+    [`remembers`][jaxagents.networks.remembers] to tell whether a network has a memory: a
+    [`NetworkWrapper`][jaxagents.networks.NetworkWrapper] may have one too.
     """
 
     @abc.abstractmethod
     def initial(self) -> PyTree:
-        """The memory at the start of an episode.
+        """Returns the memory at the start of an episode.
 
         Returns:
             A pytree of arrays.
@@ -42,20 +42,20 @@ class Recurrent(nn.Module):
             obs: One observation.
 
         Returns:
-            The memory afterwards, and the output.
+            The new memory, and the output.
         """
 
     def unroll(
         self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"], *more: PyTree, **options: Any
     ) -> tuple[PyTree, PyTree]:
-        """Takes the steps of a sequence.
+        """Unrolls the network over a sequence.
 
         Args:
             carry: The memory before the first step.
             obs: Observations, time first.
-            first: Whether a new episode, with a fresh memory, starts at a step.
-            *more: Further arguments of a step, time first, such as the actions that a critic values.
-            **options: Keyword arguments of every step.
+            first: Whether each step starts a new episode, with a fresh memory.
+            *more: Further inputs of each step, time first, such as the actions that a critic values.
+            **options: Keyword arguments passed to every step.
 
         Returns:
             The memories after each step, and the outputs, time first.
@@ -68,12 +68,11 @@ class Recurrent(nn.Module):
 
 
 class NetworkWrapper(nn.Module):
-    """A network around another one, with or without a memory.
+    """A wrapper around a network with or without memory.
 
-    It has a memory if the other one has, and is then called in the same way: `wrapper(carry, obs)` gives
-    carry and output. Around a network that remembers nothing it is `wrapper(obs)`, which gives the
-    output. A subclass overrides what the network sees (`view_of`), what becomes of its output
-    (`output_for`), or both:
+    It is called like the network inside: `wrapper(carry, obs)` returns carry and output if that has a
+    memory, and `wrapper(obs)` returns the output if not. A subclass overrides what the network sees
+    (`view_of`), what happens to its output (`output_for`), or both:
 
     ```python
     class Clipped(NetworkWrapper):
@@ -92,20 +91,20 @@ class NetworkWrapper(nn.Module):
 
     @property
     def inner(self) -> nn.Module:
-        """The network that is called with the memory, if there is one."""
+        """The network that has the memory, if there is one."""
         return self.network
 
     def view_of(self, obs: PyTree) -> PyTree:
-        """The part of one observation, or of a batch of them, that the network sees."""
+        """Maps one observation, or a batch, to what the network sees."""
         return obs
 
     def output_for(self, obs: PyTree, output: PyTree) -> PyTree:
-        """The wrapper's output for one observation, given the network's output."""
+        """Maps the network's output for one observation to the wrapper's."""
         return output
 
     @nn.nowrap
     def initial(self) -> PyTree:
-        """The memory at the start of an episode; `()` for a network that remembers nothing."""
+        """Returns the memory at the start of an episode; `()` for a network without memory."""
         return initial_carry(self.inner)
 
     def __call__(self, *inputs: Any, **options: Any) -> PyTree:
@@ -116,7 +115,7 @@ class NetworkWrapper(nn.Module):
             **options: Keyword arguments of the network.
 
         Returns:
-            The output; with a memory, the memory afterwards and the output.
+            The output; with memory, the new memory and the output.
         """
         if remembers(self):
             carry, obs, *more = inputs
@@ -128,7 +127,7 @@ class NetworkWrapper(nn.Module):
     def unroll(
         self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"], *more: PyTree, **options: Any
     ) -> tuple[PyTree, PyTree]:
-        """Takes the steps of a sequence; see `Recurrent`. Without a memory, all of them at once."""
+        """Unrolls the network over a sequence; see `Recurrent`. Without memory, all steps at once."""
         if not remembers(self):
             return carry, at_each_step(self, lambda wrapper: wrapper, obs, *more, **options)
         carries, outputs = self.inner.unroll(carry, self.view_of(obs), first, *more, **options)
@@ -136,13 +135,13 @@ class NetworkWrapper(nn.Module):
 
 
 def remembers(network: nn.Module) -> bool:
-    """Whether a network has a memory: it is `Recurrent`, or a wrapper around one that is.
+    """Whether a network has a memory: it is `Recurrent`, or wraps one that is.
 
     Args:
         network: The network.
 
     Returns:
-        Whether it is called with a memory, and gives the one afterwards beside its output.
+        Whether it takes a memory and returns the new one with its output.
     """
     while isinstance(network, NetworkWrapper):
         network = network.inner
@@ -150,33 +149,34 @@ def remembers(network: nn.Module) -> bool:
 
 
 def initial_carry(network: nn.Module) -> PyTree:
-    """The memory of a network at the start of an episode.
+    """Returns the memory of a network at the start of an episode.
 
     Args:
-        network: The network, with or without a memory.
+        network: The network, with or without memory.
 
     Returns:
-        The memory; `()` if the network remembers nothing.
+        The memory; `()` for a network without one.
     """
     return network.initial() if remembers(network) else ()
 
 
 class WithMemory(Recurrent):
-    """A torso, a recurrent cell, and a network of the cell's output.
+    """A torso, a recurrent cell, and a network on the cell's output.
 
     ```python
     head = CategoricalActor(n_actions=2, features=())
     actor = WithMemory(head, cell=nn.GRUCell(features=32))
     ```
 
-    In a sequence the torso and the network see all steps at once, and only the cell takes one after the
-    other; `nn.GRUCell`, `nn.LSTMCell` and `nn.OptimizedLSTMCell` are fastest at this. A cell with a
-    method `unroll`, as [`MinGRUCell`][jaxagents.networks.MinGRUCell] has, sees all steps at once too.
+    On a sequence, the torso and the network process all steps at once, and only the cell goes step by
+    step; `nn.GRUCell`, `nn.LSTMCell` and `nn.OptimizedLSTMCell` are fastest at this. A cell with a
+    method `unroll`, such as [`MinGRUCell`][jaxagents.networks.MinGRUCell], handles all steps at once
+    too.
 
     Attributes:
-        network: Maps the cell's output to the output of the whole.
+        network: Maps the cell's output to the final output.
         cell: The memory, such as `nn.GRUCell` or `nn.OptimizedLSTMCell`.
-        torso: Maps an observation to the vector that the cell is given.
+        torso: Maps an observation to the input vector of the cell.
     """
 
     network: nn.Module
@@ -184,10 +184,10 @@ class WithMemory(Recurrent):
     torso: nn.Module = Torso(features=(64,))
 
     def __post_init__(self) -> None:
-        """Raises unless the cell is one.
+        """Checks the cell.
 
         Raises:
-            TypeError: It is something else.
+            TypeError: `cell` is not an instance of `nn.RNNCellBase`.
         """
         cell = self.cell
         if not isinstance(cell, nn.RNNCellBase):
@@ -201,16 +201,16 @@ class WithMemory(Recurrent):
 
     @nn.nowrap
     def initial(self) -> PyTree:
-        """The cell's initial memory, such as zeros."""
+        """Returns the cell's initial memory, such as zeros."""
         return self.cell.initialize_carry(jax.random.key(0), (1,))
 
     def __call__(
         self, carry: PyTree, obs: PyTree, *more: PyTree, **options: Any
     ) -> tuple[PyTree, PyTree]:
-        """Takes one step; see `Recurrent`. Further arguments go to the network behind the cell.
+        """Takes one step; see `Recurrent`. Further arguments go to the network after the cell.
 
         Raises:
-            ValueError: The memory has other shapes than the initial one.
+            ValueError: The memory differs in shape from the initial one.
         """
         found, expected = jax.tree.map(jnp.shape, (carry, jax.eval_shape(self.initial)))
         if found != expected:
@@ -224,7 +224,7 @@ class WithMemory(Recurrent):
     def unroll(
         self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"], *more: PyTree, **options: Any
     ) -> tuple[PyTree, PyTree]:
-        """Takes the steps of a sequence; see `Recurrent`."""
+        """Unrolls the network over a sequence; see `Recurrent`."""
         inputs = at_each_step(self, lambda network: network.torso, obs)
         initial = self.initial()
         if hasattr(self.cell, "unroll"):
@@ -245,7 +245,7 @@ _CELLS: dict[Memory, Callable[..., nn.RNNCellBase]] = {
 
 
 def memory_cell(memory: Memory, size: int) -> nn.RNNCellBase:
-    """A recurrent cell of a kind, with `size` units."""
+    """Creates a recurrent cell with `size` units."""
     return _CELLS[memory](features=size)
 
 
@@ -257,7 +257,7 @@ def _scan(
     inputs: PyTree,
     first: Bool[Array, "time"],
 ) -> tuple[PyTree, PyTree]:
-    """A part of a network, step by step: its memories after each step, and its outputs."""
+    """Runs a part of a network step by step; returns its memories after each step, and its outputs."""
 
     def step(network: nn.Module, carry: PyTree, at_t: PyTree) -> tuple[PyTree, PyTree]:
         inputs, first = at_t
@@ -271,7 +271,7 @@ def _scan(
 def at_each_step(
     network: nn.Module, part: Callable[[nn.Module], Callable], *inputs: PyTree, **options: Any
 ) -> PyTree:
-    """The outputs of a part of a bound network at all steps at once; all arrays are time first."""
+    """Applies a part of a bound network to all steps at once; all arrays are time first."""
     each = nn.vmap(
         lambda network, *inputs: part(network)(*inputs, **options),
         variable_axes={True: None},

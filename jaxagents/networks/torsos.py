@@ -1,4 +1,4 @@
-"""Networks that map observations to features, and actors and critics: a torso and an output layer."""
+"""Networks that map observations to features, and actors and critics built on them."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -30,9 +30,9 @@ class MLP(nn.Module):
         features: Widths of the layers.
         activation: Nonlinearity after every layer.
         activate_final: Whether it also follows the last layer.
-        layer_norm: Whether layers are normalised (Ba et al., 2016) before the nonlinearity.
-        dropout_rate: Share of the outputs of every nonlinearity that is dropped while training.
-        kernel_init: Initialiser of the weights; the default is orthogonal with gain $\sqrt 2$.
+        layer_norm: Whether layer normalisation (Ba et al., 2016) precedes the nonlinearity.
+        dropout_rate: Dropout rate after every nonlinearity during training.
+        kernel_init: Weight initialiser; the default is orthogonal with gain $\sqrt 2$.
         noisy: Whether layers are [noisy][jaxagents.networks.NoisyDense].
     """
 
@@ -48,7 +48,7 @@ class MLP(nn.Module):
     def __call__(
         self, x: Float[Array, "*batch inputs"], train: bool = False
     ) -> Float[Array, "*batch features"]:
-        """Applies the layers; with `train=True` dropout is active and needs an rng named `"dropout"`."""
+        """Applies the layers; with `train=True`, dropout is active and needs the rng `"dropout"`."""
         layer = NoisyDense if self.noisy else Dense
         for i, width in enumerate(self.features):
             x = layer(width, kernel_init=self.kernel_init)(x)
@@ -62,18 +62,18 @@ class MLP(nn.Module):
 
 
 class Torso(nn.Module):
-    """Features of one observation of any structure.
+    """Encodes one observation of any structure as features.
 
     Images (three axes: height, width, channels) pass through two convolutions; everything else is
-    flattened as it is. The parts are concatenated and passed through an
-    [`MLP`][jaxagents.networks.MLP]. Integer images are scaled from 0..255 to 0..1.
+    flattened. The parts are concatenated and passed through an [`MLP`][jaxagents.networks.MLP]. Integer
+    pixels are scaled from 0..255 to 0..1.
 
     Attributes:
         features: Widths of the fully connected layers.
         activation: Nonlinearity.
-        n_categories: Number of values of an observation that is one integer, which is then one-hot.
-        layer_norm: Whether the fully connected layers are normalised (Ba et al., 2016) before the
-            nonlinearity.
+        n_categories: Number of values of a single-integer observation, which is then one-hot encoded.
+        layer_norm: Whether layer normalisation (Ba et al., 2016) precedes the nonlinearity of the fully
+            connected layers.
     """
 
     features: Sequence[int] = (64, 64)
@@ -97,21 +97,21 @@ class Torso(nn.Module):
 
 
 def scaled(image: Array) -> Float[Array, "*batch height width channels"]:
-    """Pixels in single precision; integers are scaled from 0..255 to 0..1."""
+    """Converts pixels to single precision; integers are scaled from 0..255 to 0..1."""
     full_range = 255.0 if jnp.issubdtype(image.dtype, jnp.integer) else 1.0
     return image.astype(jnp.float32) / full_range
 
 
 class PatchConv(nn.Module):
-    """A two-dimensional convolution, as patches times a matrix.
+    """A two-dimensional convolution, computed as patches times a matrix.
 
-    It computes what `flax.linen.Conv` does. XLA's convolutions are many times slower on a CPU inside of
-    a loop than outside, and a training is one loop; matrix products are equally fast in both.
+    It computes the same as `flax.linen.Conv`. On CPU, XLA's convolutions are many times slower inside a
+    loop than outside, and a run is one loop; matrix products are equally fast in both.
 
     Attributes:
-        features: Number of channels of the output.
+        features: Number of output channels.
         kernel_size: Height and width of a patch.
-        stride: Distance of neighbouring patches.
+        stride: Distance between neighbouring patches.
         padding: `"SAME"` adds zeros beyond the border, so that with a stride of 1 the output is as
             large as the input; `"VALID"` takes whole patches only.
     """
@@ -125,7 +125,7 @@ class PatchConv(nn.Module):
         """Validates the attributes.
 
         Raises:
-            ValueError: There is no such padding.
+            ValueError: `padding` is neither of the two.
         """
         one_of(Padding)("padding", self.padding)
         super().__post_init__()
@@ -144,19 +144,19 @@ def patches(
     stride: int,
     padding: Padding,
 ) -> Float[Array, "*batch out_height out_width patch"]:
-    """Flattened patches around every `stride`-th pixel.
+    """Extracts flattened patches around every `stride`-th pixel.
 
     Args:
         x: Images.
         size: Height and width of a patch.
-        stride: Distance of neighbouring patches.
-        padding: Whether there are zeros beyond the border (`"SAME"`) or not (`"VALID"`).
+        stride: Distance between neighbouring patches.
+        padding: Whether to add zeros beyond the border (`"SAME"`) or not (`"VALID"`).
 
     Returns:
         Patches, flattened in the order rows, columns, channels.
 
     Raises:
-        ValueError: The images are smaller than a whole patch.
+        ValueError: The images are smaller than one patch.
     """
     if padding == "SAME":
         margins = jax.lax.padtype_to_pads(x.shape[-3:-1], size, (stride, stride), padding)
@@ -200,10 +200,10 @@ class CategoricalActor(nn.Module):
 
 
 class MultiCategoricalActor(nn.Module):
-    """Logits of several discrete actions that are taken at once.
+    """Logits of several discrete actions taken at once.
 
     Attributes:
-        n_choices: Numbers of actions, one for each of them.
+        n_choices: Number of choices for each of them.
         features: Widths of the hidden layers.
         activation: Nonlinearity.
         n_categories: See [`Torso`][jaxagents.networks.Torso].
@@ -216,14 +216,14 @@ class MultiCategoricalActor(nn.Module):
 
     @nn.compact
     def __call__(self, obs: PyTree) -> tuple[Float[Array, "n_choices"], ...]:
-        """Logits for one observation, one array for each of the actions."""
+        """Logits for one observation, one array per action."""
         x = Torso(self.features, self.activation, self.n_categories)(obs)
         logits = Dense(sum(self.n_choices), kernel_init=_SMALL)(x)
         return tuple(jnp.split(logits, np.cumsum(self.n_choices)[:-1]))
 
 
 class JointActor(nn.Module):
-    """Actors for the parts of an action, behind hidden layers that they share.
+    """Actors for the parts of an action, on top of shared hidden layers.
 
     ```python
     actor = JointActor(
@@ -235,8 +235,7 @@ class JointActor(nn.Module):
     ```
 
     Attributes:
-        actors: The actors, in a dict or a tuple. They take the output of the hidden layers as their
-            observation.
+        actors: The actors, in a dict or a tuple. Their observation is the output of the hidden layers.
         features: Widths of the hidden layers.
         activation: Nonlinearity.
         n_categories: See [`Torso`][jaxagents.networks.Torso].
@@ -263,15 +262,14 @@ class JointActor(nn.Module):
 
 
 class GaussianActor(nn.Module):
-    """Mean and logarithm of the standard deviation of continuous actions.
+    """Mean and log standard deviation of continuous actions.
 
     Attributes:
         action_shape: Shape of one action.
         features: Widths of the hidden layers.
         activation: Nonlinearity.
         n_categories: See [`Torso`][jaxagents.networks.Torso].
-        initial_log_std: Initial logarithm of the standard deviation, which does not depend on the
-            observation.
+        initial_log_std: Initial log standard deviation, which does not depend on the observation.
     """
 
     action_shape: tuple[int, ...]
@@ -291,13 +289,13 @@ class GaussianActor(nn.Module):
 
 
 class StateCritic(nn.Module):
-    """Value of an observation, or several of them.
+    """One or several values of an observation.
 
     Attributes:
         features: Widths of the hidden layers.
         activation: Nonlinearity.
         n_categories: See [`Torso`][jaxagents.networks.Torso].
-        n_values: Number of values, such as one for each actor; `None` for a single one without an axis.
+        n_values: Number of values, such as one per actor; `None` for a single one without an axis.
     """
 
     features: Sequence[int] = (64, 64)
@@ -307,7 +305,7 @@ class StateCritic(nn.Module):
 
     @nn.compact
     def __call__(self, obs: PyTree) -> Float[Array, "*values"]:
-        """The value, or values, of one observation."""
+        """The value or values of one observation."""
         x = Torso(self.features, self.activation, self.n_categories)(obs)
         values = Dense(self.n_values or 1, kernel_init=_UNIT)(x)
         return values[0] if self.n_values is None else values

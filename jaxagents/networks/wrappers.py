@@ -1,4 +1,4 @@
-"""Wrappers of networks: action masks, what critics alone see, and normalised observations."""
+"""Network wrappers: action masks, centralised critics and normalised observations."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,20 +17,20 @@ from jaxagents.networks.torsos import IMAGE_NDIM
 
 
 class ObservationOnly(NetworkWrapper):
-    """A network that sees neither masks, of actions or actors, nor what centralised critics see.
+    """Hides masks and the state for centralised critics from a network.
 
     Attributes:
         network: Takes observations without their entries `"action_mask"`, `"actor_mask"` and
-            `"critic_state"`, or, if only an entry `"observation"` is left then, that entry.
+            `"critic_state"`. If only an entry `"observation"` is left, it takes that entry.
     """
 
     def view_of(self, obs: PyTree) -> PyTree:
-        """The part of observations that the network sees."""
+        """Returns the part of observations that the network sees."""
         return network_input(obs)
 
 
 class Masked(ObservationOnly):
-    """The network of a policy in which actions that are not allowed have no probability.
+    """A policy that gives zero probability to actions that are not allowed.
 
     ```python
     actor = Masked(CategoricalActor(n_actions=9))
@@ -40,32 +40,32 @@ class Masked(ObservationOnly):
     ```
 
     Attributes:
-        network: Gives logits, or an [`ops.Categorical`][jaxagents.ops.Categorical], of observations
-            without their entry `"action_mask"`.
+        network: Maps observations without their entry `"action_mask"` to logits or an
+            [`ops.Categorical`][jaxagents.ops.Categorical].
     """
 
     def output_for(self, obs: PyTree, output: PyTree) -> PyTree:
-        """The output of the network, with logits of minus infinity for actions that are not allowed.
+        """Sets the logits of actions that are not allowed to minus infinity.
 
         Raises:
-            TypeError: The output is neither.
-            ValueError: There is not one logit for each action.
+            TypeError: The output is neither logits nor an `ops.Categorical`.
+            ValueError: The number of logits is not the number of actions.
         """
         return _masked(output, action_mask(obs))
 
 
 class MaskedPolicy(Masked):
-    """The same for a network that takes a temperature too, at which allowed actions are chosen.
+    """Like `Masked`, for a network that also takes a temperature, applied after the mask.
 
     Attributes:
-        network: Gives an [`ops.Categorical`][jaxagents.ops.Categorical] of observations without their
-            entry `"action_mask"`, and of a temperature; any distribution if nothing is masked.
+        network: Maps observations without their entry `"action_mask"`, and a temperature, to an
+            [`ops.Categorical`][jaxagents.ops.Categorical]; to any distribution if nothing is masked.
     """
 
     def __call__(self, *inputs: PyTree, temperature: ArrayLike = 1.0, **options: Any) -> PyTree:
         """Takes one step; see `NetworkWrapper`."""
         masked = action_mask(inputs[-1]) is not None
-        # At a temperature of 0, the network's best action would be the only one, allowed or not.
+        # At temperature 0 the network would leave only its best action, allowed or not.
         inner = 1.0 if masked else temperature
         output = super().__call__(*inputs, temperature=inner, **options)
         if not masked:
@@ -81,7 +81,7 @@ class MaskedPolicy(Masked):
         temperature: ArrayLike = 1.0,
         **options: Any,
     ) -> tuple[PyTree, PyTree]:
-        """Takes the steps of a sequence; see `NetworkWrapper`."""
+        """Unrolls the network over a sequence; see `NetworkWrapper`."""
         masked = action_mask(obs) is not None
         inner = 1.0 if masked else temperature
         carries, outputs = super().unroll(carry, obs, first, temperature=inner, **options)
@@ -89,15 +89,15 @@ class MaskedPolicy(Masked):
 
 
 class CriticView(ObservationOnly):
-    """A centralised critic, which sees an environment's state or what all actors observe.
+    """A centralised critic: it sees the environment's state, or else all actors' observations.
 
     Attributes:
-        network: Takes the entry `"critic_state"` of observations, if they have one, and else what
-            [`ObservationOnly`][jaxagents.networks.ObservationOnly] leaves of them.
+        network: Takes the entry `"critic_state"` of observations or, if they have none, the same input
+            as in [`ObservationOnly`][jaxagents.networks.ObservationOnly].
     """
 
     def view_of(self, obs: PyTree) -> PyTree:
-        """The part of observations that the network sees."""
+        """Returns the part of observations that the network sees."""
         state = critic_state(obs)
         return network_input(obs) if state is None else state
 
@@ -125,33 +125,33 @@ def _masked(output: PyTree, mask: PyTree) -> PyTree:
 
 
 OBSERVED = "observed"
-"""The collection of variables that change with observations, not by gradients."""
+"""The collection of variables that observations update, not gradients."""
 _MOMENTS = "moments"
 
 
 class RunningNorm(nn.Module):
     """Normalises observations by running moments.
 
-    Real numbers, vectors and tables are shifted, scaled and clipped, each of their numbers by itself.
-    Images (three axes or more), masks and integers are left alone. The example with which the network is
-    initialised sets the shape of one observation; later ones may have leading axes. If observations have
-    an entry `"actor_mask"`, actors that have left are not counted.
+    Real-valued scalars, vectors and matrices are shifted, scaled and clipped elementwise. Images (three
+    axes or more), masks and integers are left alone. The example used to initialise the network sets the
+    shape of one observation; later ones may have leading axes. If observations have an entry
+    `"actor_mask"`, actors that have left do not count.
 
     Attributes:
-        clip: Largest absolute value.
+        clip: Largest absolute value of a normalised number.
     """
 
     clip: float = 10.0
 
     @nn.compact
     def __call__(self, observations: PyTree) -> PyTree:
-        """Normalises observations; nothing is changed before some have been observed, but for the clip.
+        """Normalises observations; before any have been observed, it only clips them.
 
         Args:
             observations: One observation, or a batch of them.
 
         Returns:
-            The observations, normalised.
+            The normalised observations.
         """
         leaves, structure = jax.tree_util.tree_flatten_with_path(observations)
         parts = [(path, jnp.asarray(leaf)) for path, leaf in leaves]
@@ -167,8 +167,8 @@ class RunningNorm(nn.Module):
         """Adds observations to the moments.
 
         Args:
-            observations: Observations with leading axes, or the moments of each of their arrays; the
-                moments of arrays that are left alone are ignored.
+            observations: Observations with leading axes, or the moments of each array. Moments of
+                arrays that are not normalised are ignored.
         """
         leaves = jax.tree.leaves(observations, is_leaf=lambda x: isinstance(x, ops.Moments))
         mask = actor_mask(observations)
@@ -177,7 +177,7 @@ class RunningNorm(nn.Module):
 
 
 class Normalised(NetworkWrapper):
-    """A network whose observations are normalised by running statistics.
+    """A network on observations normalised by running statistics.
 
     ```python
     actor = Normalised(CategoricalActor(n_actions=2))
@@ -185,45 +185,45 @@ class Normalised(NetworkWrapper):
     state = state.observe(observations)
     ```
 
-    The moments are variables of the network, in the collection `observed`: they are saved, copied and
+    The moments are variables of the network in the collection `observed`. They are saved, copied and
     exported with its parameters, and only
-    [`TrainState.observe`][jaxagents.learners.train_state.TrainState.observe] changes them. It goes
-    around [`PerActor`][jaxagents.networks.PerActor] and encoders.
+    [`TrainState.observe`][jaxagents.learners.train_state.TrainState.observe] changes them. Wrap it
+    around [`PerActor`][jaxagents.networks.PerActor] and encoders, not inside them.
 
     Attributes:
-        network: The network, with or without a memory, which takes normalised observations.
+        network: The network, with or without memory, that takes normalised observations.
         clip: Largest absolute value of a normalised number.
     """
 
     clip: float = 10.0
 
     def setup(self) -> None:
-        """Makes the statistics."""
+        """Creates the statistics."""
         self.statistics = RunningNorm(self.clip)
 
     def view_of(self, obs: PyTree) -> PyTree:
-        """The observations, normalised."""
+        """Normalises observations."""
         return self.statistics(obs)
 
     def observe(self, observations: PyTree) -> None:
-        """Adds observations, with leading axes, to the statistics."""
+        """Adds observations, which have leading axes, to the statistics."""
         self.statistics.observe(observations)
 
 
 def normalised(network: nn.Module) -> nn.Module:
-    """A network, with or without a memory, whose observations are normalised.
+    """Wraps a network, with or without memory, so that its observations are normalised.
 
     Args:
         network: The network.
 
     Returns:
-        The network around it; the network itself, if it is one already.
+        The wrapped network; the network itself if it is already `Normalised`.
     """
     return network if isinstance(network, Normalised) else Normalised(network)
 
 
 def _moments_for(path: KeyPath, leaf: Array, mask: PyTree) -> ops.Moments | None:
-    """The moments of a part of observations before any; `None` if it is left alone."""
+    """The initial moments of a part of observations; `None` if it is not normalised."""
     is_real = jnp.issubdtype(leaf.dtype, jnp.floating)
     if not is_real or is_of_mask(path) or leaf.ndim >= IMAGE_NDIM:
         return None

@@ -1,4 +1,4 @@
-"""Encoders of images, pretrained weights, and augmentations."""
+"""Image encoders, pretrained weights and augmentations."""
 
 from jaxagents.networks.vision import augmentations as augmentations
 from jaxagents.networks.vision.augmentations import augment as augment

@@ -1,8 +1,8 @@
-"""Random changes of images.
+"""Random image augmentations.
 
-Images are `uint8`, or floats in 0..1, of shape `(*batch, height, width, channels)` with any number of
-batch axes or none, and so are the results. Every image of a batch is changed in its own way. The same
-key makes the same changes, so that it can be given for observations and for those that follow them.
+Images are `uint8`, or floats in 0..1, shaped `(*batch, height, width, channels)` with any number of
+batch axes, and so are the results. Every image of a batch is changed differently. The same key gives
+the same changes, so you can use it for both observations and next observations.
 """
 
 import functools
@@ -29,7 +29,7 @@ augmentations: dict[str, Callable[..., Array]] = {}
 
 
 def augment(key: RandomKey, images: AnyImages, steps: Mapping[str, Mapping[str, Any]]) -> Array:
-    """Applies several augmentations, one after another.
+    """Applies several augmentations in sequence.
 
     ```python
     steps = {"random_crop": {"padding": 4}, "colour_jitter": {"hue": 0.05}}
@@ -39,14 +39,14 @@ def augment(key: RandomKey, images: AnyImages, steps: Mapping[str, Mapping[str, 
     Args:
         key: Random key.
         images: Images.
-        steps: Options of each augmentation by its name.
+        steps: Options of each augmentation by name.
 
     Returns:
-        The changed images.
+        The augmented images.
 
     Raises:
-        ValueError: There is no augmentation of a name.
-        TypeError: An augmentation has no such option, or `key` is no random key.
+        ValueError: An augmentation does not exist.
+        TypeError: An augmentation does not have an option, or `key` is not a random key.
     """
     key, images = as_key(key), jnp.asarray(images)
     for i, (name, options) in enumerate(steps.items()):
@@ -58,7 +58,7 @@ def augment(key: RandomKey, images: AnyImages, steps: Mapping[str, Mapping[str, 
 def _augmentation(
     function: Callable[Concatenate[Array, Array, P], Array],
 ) -> Callable[Concatenate[Array, AnyImages, P], Array]:
-    """Lifts a function of one batch of images to any batch axes or none, compiles it and lists it."""
+    """Lifts a function of one batch axis to any number of them, compiles it and registers it."""
     parameters = inspect.signature(function).parameters.values()
     defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     change: Callable[..., Array] = function
@@ -85,7 +85,7 @@ def _augmentation(
 
 @_augmentation
 def random_crop(key: RandomKey, images: Images, *, padding: int = 4) -> Images:
-    """Shifts images by up to `padding` pixels, and repeats the pixels at the border.
+    """Shifts images by up to `padding` pixels, repeating the pixels at the border.
 
     Kostrikov et al., 2021, "Image augmentation is all you need" (DrQ).
 
@@ -99,7 +99,7 @@ def random_crop(key: RandomKey, images: Images, *, padding: int = 4) -> Images:
 
     Raises:
         TypeError: `padding` is not an integer.
-        ValueError: It is negative.
+        ValueError: `padding` is negative.
     """
     padding = not_negative("padding", padding)
     n, height, width, channels = images.shape
@@ -125,23 +125,23 @@ def random_resized_crop(
     scale: tuple[float, float] = (0.5, 1.0),
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
 ) -> Images:
-    """Enlarges a random part of each image to the image's size, with linear interpolation.
+    """Crops a random part of each image and resizes it to the image's size, with linear interpolation.
 
     Szegedy et al., 2015, "Going deeper with convolutions", section 6.
 
     Args:
         key: Random key.
         images: Images.
-        scale: Smallest and largest share of an image's area; (1, 1) changes nothing if the ratio does
-            not either.
-        ratio: Smallest and largest ratio of the part's width to its height, relative to the image's,
-            drawn uniformly in logarithms. A part that would not fit into the image is cut off.
+        scale: Smallest and largest fraction of an image's area; with (1, 1) here and for `ratio`,
+            nothing changes.
+        ratio: Smallest and largest aspect ratio (width to height) of the part relative to the image's;
+            drawn log-uniformly. A part that does not fit into the image is cut off.
 
     Returns:
-        The enlarged parts.
+        The resized parts.
 
     Raises:
-        ValueError: The bounds are out of order, a share is over 1, or a number is not positive.
+        ValueError: Bounds are out of order, a fraction exceeds 1, or a number is not positive.
     """
     _check("scale", scale, 0.0, 1.0)
     _check("ratio", ratio, 0.0, np.inf)
@@ -170,7 +170,7 @@ def random_flip(key: RandomKey, images: Images, *, probability: float = 0.5) -> 
     Args:
         key: Random key.
         images: Images.
-        probability: Share of images that are changed.
+        probability: Probability that an image is flipped.
 
     Returns:
         The images, some of them flipped.
@@ -194,10 +194,10 @@ def colour_jitter(
 ) -> Images:
     r"""Changes brightness, contrast, saturation and hue, in this order.
 
-    With a factor $f$ drawn from $[\max(0, 1 - s), 1 + s]$ for a setting $s$, an image $x$ becomes
+    With a factor $f$ drawn from $[\max(0, 1 - s), 1 + s]$ for a strength $s$, an image $x$ becomes
     $f x + (1 - f) y$, where $y$ is black for the brightness, the mean luminance of the image for the
-    contrast, and each pixel's luminance for the saturation. The hue is turned by a share of the circle
-    drawn from $[-s, s]$. The result is clipped to the range of pixels.
+    contrast, and each pixel's luminance for the saturation. The hue is rotated by a fraction of the
+    circle drawn from $[-s, s]$. The result is clipped to the range of pixels.
 
     Chen et al., 2020, "A simple framework for contrastive learning of visual representations"
     (SimCLR), appendix A; the defaults are from Grill et al., 2020, "Bootstrap your own latent".
@@ -205,18 +205,18 @@ def colour_jitter(
     Args:
         key: Random key.
         images: Images with three channels: red, green and blue.
-        brightness: Setting of the brightness; where all settings are 0, nothing changes.
-        contrast: Setting of the contrast.
-        saturation: Setting of the saturation.
-        hue: Setting of the hue, at most 0.5.
-        probability: Share of images that are changed.
+        brightness: Strength for the brightness; if all strengths are 0, nothing changes.
+        contrast: Strength for the contrast.
+        saturation: Strength for the saturation.
+        hue: Strength for the hue, at most 0.5.
+        probability: Probability that an image is changed.
 
     Returns:
-        The images in other colours.
+        The images with changed colours.
 
     Raises:
-        ValueError: A setting is negative, the hue's larger than 0.5, `probability` not in 0..1, or the
-            images have not three channels.
+        ValueError: A strength is negative, the hue's is larger than 0.5, `probability` is not in 0..1,
+            or the images do not have three channels.
     """
     settings = {"brightness": brightness, "contrast": contrast, "saturation": saturation}
     for name, setting in settings.items():
@@ -231,8 +231,8 @@ def colour_jitter(
     factors = jax.random.uniform(factor_key, (3, 1, n, 1, 1), minval=low, maxval=1.0 + strengths)
     turn = jax.random.uniform(hue_key, (n, 1, 1), minval=-hue, maxval=hue)
 
-    # Colours first, so that each operation runs over long rows. Without barriers XLA would compute
-    # every operation anew for each that follows.
+    # Colours first, so that each operation runs over long rows. Without barriers XLA would recompute
+    # every operation for each later one.
     draws = (jnp.moveaxis(images, -1, 0), factors, turn)
     x, factors, turn = jax.lax.optimization_barrier(draws)
     x = _floats(x) * factors[0]
@@ -254,8 +254,8 @@ def solarize(
     Args:
         key: Random key.
         images: Images.
-        threshold: Share of the full range from which on values are inverted.
-        probability: Share of images that are changed.
+        threshold: Fraction of the full range; values from there on are inverted.
+        probability: Probability that an image is changed.
 
     Returns:
         The images, some of them solarized.
@@ -271,18 +271,18 @@ def solarize(
 
 @_augmentation
 def grayscale(key: RandomKey, images: Images, *, probability: float = 0.2) -> Images:
-    """Replaces all three colours by the luminance, as ITU-R BT.601 defines it.
+    """Replaces all three colours by the luminance (ITU-R BT.601).
 
     Args:
         key: Random key.
         images: Images with three channels: red, green and blue.
-        probability: Share of images that are changed.
+        probability: Probability that an image is changed.
 
     Returns:
-        The images, some of them without colour.
+        The images, some of them in grayscale.
 
     Raises:
-        ValueError: `probability` is not in 0..1, or the images have not three channels.
+        ValueError: `probability` is not in 0..1, or the images do not have three channels.
     """
     gray = jnp.moveaxis(_luminance(jnp.moveaxis(_floats(images), -1, 0)), 0, -1)
     gray = jnp.broadcast_to(_like(images, gray), images.shape)
@@ -298,22 +298,22 @@ def gaussian_blur(
     kernel_size: int | None = None,
     probability: float = 1.0,
 ) -> Images:
-    """Blurs images, which are continued by reflection at the border.
+    """Blurs images with a Gaussian kernel, reflecting them at the border.
 
     Args:
         key: Random key.
         images: Images.
         sigma: Smallest and largest standard deviation of the kernel in pixels; (0, 0) changes nothing.
         kernel_size: Height and width of the kernel, an odd number; by default about a tenth of the
-            images' smaller side, and at least 3, unless that side is a single pixel, where images stay
-            as they are.
-        probability: Share of images that are changed.
+            images' smaller side, and at least 3. If that side is a single pixel, images stay as they
+            are.
+        probability: Probability that an image is changed.
 
     Returns:
         The blurred images.
 
     Raises:
-        ValueError: The bounds are out of order or negative, `kernel_size` is even or too large for the
+        ValueError: Bounds are out of order or negative, `kernel_size` is even or too large for the
             images, or `probability` is not in 0..1.
     """
     _check("sigma", sigma, 0.0, np.inf)
@@ -357,9 +357,9 @@ def _luminance(x: Planes) -> Float[Array, "1 batch height width"]:
 
 
 def _turn_hue(x: Planes, turn: Float[Array, "batch 1 1"]) -> Planes:
-    """Turns the hue by shares of a circle, at constant saturation and value."""
+    """Rotates the hue by fractions of a circle, at constant saturation and value."""
     red, green, blue = x
-    value = jnp.maximum(jnp.maximum(red, green), blue)  # ten times as fast as x.max(0) on a CPU
+    value = jnp.maximum(jnp.maximum(red, green), blue)  # ten times as fast as x.max(0) on CPU
     chroma = value - jnp.minimum(jnp.minimum(red, green), blue)
     scale = 1.0 / jnp.where(chroma > 0.0, chroma, 1.0)
     from_green, from_blue = 2.0 + (blue - red) * scale, 4.0 + (red - green) * scale
@@ -375,33 +375,33 @@ def _turn_hue(x: Planes, turn: Float[Array, "batch 1 1"]) -> Planes:
 
 
 def _like_default(option: Any, default: Any) -> Any:
-    """An option with integers as floats, and lists as tuples, if the default has floats or tuples."""
+    """Converts an option to float or to a tuple of floats if its default is one."""
     if isinstance(default, tuple):
         return tuple(map(float, option))
     return float(option) if isinstance(default, float) else option
 
 
 def _floats(images: Array) -> Array:
-    """Images in 0..1."""
+    """Converts images to floats in 0..1."""
     scale = 1.0 / 255.0 if images.dtype == jnp.uint8 else 1.0
     return images.astype(jnp.float32) * scale
 
 
 def _like(images: Array, x: Array) -> Array:
-    """Values in 0..1 in the type of the images."""
+    """Converts values in 0..1 to the dtype of the images."""
     is_uint8 = images.dtype == jnp.uint8
     return jnp.round(x * 255.0).astype(jnp.uint8) if is_uint8 else x.astype(images.dtype)
 
 
 def _for_some(key: Array, probability: float, changed: Array, images: Array) -> Array:
-    """The images, each replaced by its changed one with a probability."""
+    """Replaces each image by its changed version with the given probability."""
     _check("probability", probability, 0.0, 1.0)
     chosen = jax.random.bernoulli(key, probability, (images.shape[0], 1, 1, 1))
     return jnp.where(chosen, changed, images)
 
 
 def _check(name: str, option: float | tuple[float, float], low: float, high: float) -> None:
-    """Refuses an option that is out of bounds, or whose two numbers are not in order."""
+    """Raises if an option is out of bounds, or if its two numbers are not in order."""
     is_pair = isinstance(option, tuple)
     if not low <= np.min(option) <= np.max(option) <= high or (is_pair and option[0] > option[1]):
         bounds = f"in {low:g}..{high:g}" if high < np.inf else f"at least {low:g}"

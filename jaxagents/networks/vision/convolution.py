@@ -1,4 +1,4 @@
-"""Convolutions and poolings that are fast on a CPU, inside and outside of compiled loops."""
+"""Convolution and pooling that are fast on CPU, inside and outside compiled loops."""
 
 import functools
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Kernel = Float[Array, "size size channels features"]
 Initialiser = jax.nn.initializers.Initializer
 _VECTOR_LENGTH = 16
 _IMAGES_AT_ONCE = 32
-"""Images in one part of the gradient of a kernel. In larger ones each takes up to twice as long."""
+"""Images per chunk of a kernel's gradient. In larger chunks, each image takes up to twice as long."""
 
 he_normal = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
@@ -26,19 +26,19 @@ he_normal = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 class Conv(nn.Module):
     """A two-dimensional convolution with a square kernel.
 
-    It computes what `flax.linen.Conv` does, by [`convolve`][jaxagents.networks.vision.convolve].
+    It computes the same as `flax.linen.Conv`, with [`convolve`][jaxagents.networks.vision.convolve].
 
     Attributes:
-        features: Number of channels of the output.
+        features: Number of output channels.
         kernel_size: Height and width of the kernel.
-        stride: Distance of neighbouring patches.
-        padding: Zeros on every side of an image; `None` keeps its size, up to the stride, for kernels
-            of odd size.
-        use_bias: Whether a bias is added.
-        standardise: Whether the weights of each output channel are shifted and scaled to zero mean and
-            unit variance (Qiao et al., 2019, "Weight standardization").
-        kernel_init: Initialiser of the kernel; the default is He et al., 2015, "Delving deep into
-            rectifiers", for variances of gradients.
+        stride: Distance between neighbouring patches.
+        padding: Number of zeros on each side of an image; `None` keeps the size (divided by the stride)
+            for odd kernels.
+        use_bias: Whether to add a bias.
+        standardise: Whether to standardise the weights of each output channel to zero mean and unit
+            variance (Qiao et al., 2019, "Weight standardization").
+        kernel_init: Kernel initialiser; the default preserves the variance of gradients (He et al.,
+            2015, "Delving deep into rectifiers").
     """
 
     features: int
@@ -65,17 +65,17 @@ class Conv(nn.Module):
 
 
 def convolve(x: Images, kernel: Kernel, stride: int = 1, padding: int = 0) -> Maps:
-    """A two-dimensional convolution (without reversal of the kernel, as is usual in networks).
+    """A two-dimensional convolution (without flipping the kernel, as usual in networks).
 
-    XLA's convolutions are as fast as any on a CPU, except in four cases that are computed differently
+    XLA's convolutions are as fast as any on CPU except in four cases, which are computed differently
     here: gradients, which take up to fifty times as long inside a loop as outside, kernels of one pixel
     or larger than the image, and few output channels. On other devices this is XLA's convolution.
 
     Args:
         x: Images.
         kernel: Kernel.
-        stride: Distance of neighbouring patches.
-        padding: Zeros on every side of an image.
+        stride: Distance between neighbouring patches.
+        padding: Number of zeros on each side of an image.
 
     Returns:
         The convolved images.
@@ -106,7 +106,7 @@ def _cpu_convolve(x: Array, kernel: Array, stride: int, padding: int) -> Array:
 
 
 def _is_smaller(x: Array, kernel: Array) -> bool:
-    """Whether images are smaller than the kernel, which XLA computes without its fast routines."""
+    """Whether images are smaller than the kernel, a case that XLA has no fast routine for."""
     return min(x.shape[1:3]) < kernel.shape[0]
 
 
@@ -118,7 +118,7 @@ def _matrix_convolve(x: Array, kernel: Array, stride: int, padding: int) -> Arra
 
 
 def _paired_convolve(x: Array, kernel: Array, padding: int) -> Array:
-    """The convolution of pairs of columns, whose channels fill more of a processor's vectors."""
+    """The convolution of pairs of columns, whose channels make better use of SIMD registers."""
     size, _, channels, features = kernel.shape
     x = jnp.pad(x, [(0, 0), (0, 0), (padding, padding), (0, 0)])
     batch, height, width, _ = x.shape
@@ -137,10 +137,10 @@ _cpu_convolve_with_gradients = jax.custom_jvp(_cpu_convolve, nondiff_argnums=(2,
 def _output_and_tangent(
     stride: int, padding: int, primals: tuple[Array, Array], tangents: tuple[Array, Array]
 ) -> tuple[Array, Array]:
-    """The tangent is by functions whose transposes are the gradients below.
+    """Computes the tangent with functions whose transposes are the gradients below.
 
-    They are transposed after `jax.vmap`, so that the gradient of a kernel is one convolution of all
-    samples. A `jax.custom_vjp` would compute it for each sample, and add them up.
+    They are transposed after `jax.vmap`, so that a kernel's gradient is one convolution over all
+    samples. A `jax.custom_vjp` would compute one gradient per sample and add them up.
     """
     y = _cpu_convolve_with_gradients(*primals, stride, padding)
 
@@ -153,12 +153,12 @@ def _output_and_tangent(
     return y, of_images + of_kernel
 
 
-# In loops, XLA's convolutions are fast only if batch and channels are the first and last axes, unlike in
-# those that it derives for gradients. The barriers keep it from undoing the transpositions.
+# In loops, XLA's convolutions are fast only if the batch axis is first and channels are last, unlike in
+# the gradients that it derives. The barriers keep it from undoing the transpositions.
 
 
 def _image_gradient(x: Array, kernel: Array, gradient: Array, stride: int, padding: int) -> Array:
-    """One convolution with stride 1. Its channels are all pixels of a block of `stride` x `stride`."""
+    """One convolution with stride 1 whose channels are all pixels of a `stride` x `stride` block."""
     size, _, channels, features = kernel.shape
     n_blocks = -(-size // stride)
     ends = (0, n_blocks * stride - size)
@@ -193,7 +193,7 @@ def _correlation(x: Array, gradient: Array, stride: int, padding: int) -> Array:
 
 
 def _every(x: Array, start: int, size: int, stride: int, axis: int) -> Array:
-    """Every `stride`-th slice from `start` on: one for each window of `size` that fits."""
+    """Every `stride`-th slice from `start` on, one per window of `size` that fits."""
     n_windows = (x.shape[axis] - size) // stride + 1
     end = start + (n_windows - 1) * stride + 1
     return jax.lax.slice_in_dim(x, start, end, stride, axis)
@@ -202,19 +202,19 @@ def _every(x: Array, start: int, size: int, stride: int, axis: int) -> Array:
 def max_pool(
     x: Images, size: int = 3, stride: int = 2, padding: int = 1
 ) -> Float[Array, "batch out_height out_width channels"]:
-    """The maxima of square windows.
+    """Max pooling over square windows.
 
-    It computes what `flax.linen.max_pool` does, as maxima of slices, whose gradient is several times
-    as fast on a CPU. Where pixels of a window are equal, the gradient is shared between them.
+    It computes the same as `flax.linen.max_pool`, but as maxima of slices, whose gradient is several
+    times as fast on CPU. Equal pixels of a window share the gradient.
 
     Args:
         x: Images.
         size: Height and width of a window.
-        stride: Distance of neighbouring windows.
-        padding: Pixels of minus infinity on every side of an image.
+        stride: Distance between neighbouring windows.
+        padding: Number of pixels of minus infinity on each side of an image.
 
     Returns:
-        The maxima.
+        The maximum of each window.
     """
     for axis in (1, 2):
         widths = [(padding, padding) if i == axis else (0, 0) for i in range(x.ndim)]

@@ -1,4 +1,4 @@
-"""The base of all encoders of images, and the convolutional ones of DQN and IMPALA."""
+"""The base class of image encoders, and the convolutional encoders of DQN and IMPALA."""
 
 import math
 from dataclasses import field
@@ -22,15 +22,15 @@ _MEAN_AND_STD: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 
 
 class Encoder(nn.Module):
-    """Base of networks that turn images into vectors of features.
+    """Base class of networks that turn images into feature vectors.
 
-    A subclass gives `encode`, which maps scaled images with one batch axis to features. Integer images
-    are taken to be in 0..255, others in 0..1. Where their space declares another range, agents with this
-    `encoder` divide them by its upper bound first.
+    A subclass defines `encode`, which maps scaled images with one batch axis to features. Integer images
+    are expected in 0..255, floats in 0..1. If the observation space declares another range, agents with
+    this `encoder` divide images by its upper bound first.
 
     Attributes:
-        scaling: Range of the scaled pixels: `"unit"` to 0..1, `"signed"` to -1..1, `"imagenet"` to zero
-            mean and unit variance over the images of ImageNet, in red, green and blue.
+        scaling: Range of the scaled pixels: `"unit"` for 0..1, `"signed"` for -1..1, or `"imagenet"` for
+            zero mean and unit variance of red, green and blue over ImageNet.
     """
 
     scaling: Scaling = field(default="unit", kw_only=True)
@@ -41,14 +41,14 @@ class Encoder(nn.Module):
         raise NotImplementedError
 
     def encode(self, x: Images, train: bool) -> Features:
-        """Features of scaled images.
+        """Maps scaled images to features.
 
         Args:
             x: Scaled images.
             train: Whether the network is being trained.
 
         Returns:
-            Their features.
+            The features of each image.
         """
         raise NotImplementedError
 
@@ -58,17 +58,16 @@ class Encoder(nn.Module):
         """Encodes images.
 
         Args:
-            images: Images of shape `(*batch, height, width, channels)`, with any number of batch axes
-                or none.
-            train: Whether the network is being trained. Batch normalisation then uses the statistics
-                of the batch, and updates the collection `batch_stats`, which must be mutable.
+            images: Images shaped `(*batch, height, width, channels)`, with any number of batch axes.
+            train: Whether the network is being trained. Batch normalisation then uses the batch's
+                statistics and updates the collection `batch_stats`, which must be mutable.
 
         Returns:
             The features of each image.
 
         Raises:
-            ValueError: The images have too few axes or pixels, or not the channels that the scaling
-                needs.
+            ValueError: The images have too few axes or pixels, or the wrong number of channels for the
+                scaling.
         """
         name, smallest = type(self).__name__, self.smallest_side
         one_of(Scaling)("scaling", self.scaling)
@@ -97,13 +96,13 @@ class Encoder(nn.Module):
 
 
 class AtariEncoder(Encoder):
-    """The three convolutions of DQN; 3136 features of images of 84 x 84 pixels.
+    """The three convolutions of DQN; 3136 features for images of 84 x 84 pixels.
 
     Mnih et al., 2015, "Human-level control through deep reinforcement learning". The fully connected
-    layer that follows there is left to the network behind the encoder.
+    layer of the paper is left to the network on top of the encoder.
 
     Attributes:
-        width: Factor of the numbers of channels, which are 32, 64 and 64.
+        width: Multiplier of the numbers of channels, 32, 64 and 64.
     """
 
     width: int = 1
@@ -115,23 +114,23 @@ class AtariEncoder(Encoder):
 
     @nn.compact
     def encode(self, x: Images, train: bool) -> Features:
-        """Features of scaled images."""
+        """Maps scaled images to features."""
         for features, kernel_size, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
             x = nn.relu(Conv(self.width * features, kernel_size, stride, padding=0)(x))
         return x.reshape(x.shape[0], math.prod(x.shape[1:]))
 
 
 class ImpalaEncoder(Encoder):
-    """The "deep" convolutional network of IMPALA; 2048 features of images of 64 x 64 pixels.
+    """The "deep" convolutional network of IMPALA; 2048 features for images of 64 x 64 pixels.
 
     Espeholt et al., 2018, "IMPALA: Scalable distributed deep-RL with importance weighted actor-learner
-    architectures", figure 3. Every section has a convolution, a pooling that halves the image, and
-    residual blocks of two convolutions. The layers that follow are left to the network behind.
+    architectures", figure 3. Every section has a convolution, a max pooling that halves the image, and
+    residual blocks of two convolutions. The paper's later layers are left to the network on top.
 
     Attributes:
-        sections: Numbers of channels of the sections.
-        width: Factor of these numbers.
-        n_blocks: Number of residual blocks in each section.
+        sections: Number of channels of each section.
+        width: Multiplier of these numbers.
+        n_blocks: Number of residual blocks per section.
     """
 
     sections: tuple[int, ...] = (16, 32, 32)
@@ -145,7 +144,7 @@ class ImpalaEncoder(Encoder):
 
     @nn.compact
     def encode(self, x: Images, train: bool) -> Features:
-        """Features of scaled images."""
+        """Maps scaled images to features."""
         init = nn.initializers.glorot_uniform()
         for channels in self.sections:
             features = self.width * channels

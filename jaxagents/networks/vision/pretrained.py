@@ -1,4 +1,4 @@
-"""Weights of networks in files."""
+"""Saving and loading of network weights."""
 
 import os
 import re
@@ -23,17 +23,17 @@ def save_pretrained(variables: Mapping[str, PyTree], path: str | os.PathLike) ->
 
     Args:
         variables: Nested dict of arrays.
-        path: The file, which must not exist. The ending `.safetensors` (needs the extra `vision`) or
-            `.msgpack` decides the format. In the former, the names are joined with slashes.
+        path: A new file. Its suffix, `.safetensors` (needs the extra `vision`) or `.msgpack`, decides
+            the format. In `.safetensors`, nested names are joined with slashes.
 
     Raises:
         FileExistsError: The file exists.
-        ValueError: The file's ending is neither.
+        ValueError: The suffix is neither of the two.
     """
     path = with_ending(path, _SUFFIXES)
     if path.suffix == ".safetensors":
         arrays = {name: np.asarray(x, order="C") for name, x in _flatten(variables).items()}
-        content = _safetensors().save(arrays)  # which takes other orders of memory for this one
+        content = _safetensors().save(arrays)  # would mistake other memory orders for this one
     else:
         content = serialization.to_bytes(variables)
     with path.open("xb") as file:
@@ -41,31 +41,30 @@ def save_pretrained(variables: Mapping[str, PyTree], path: str | os.PathLike) ->
 
 
 def load_pretrained(variables: Mapping[str, PyTree], path: str | os.PathLike) -> dict[str, PyTree]:
-    """Reads parameters, or collections of variables, that must fit a network's own.
+    """Reads parameters, or collections of variables, from a file that matches a network.
 
     Args:
-        variables: Nested dict of arrays, or of their shapes (`jax.eval_shape`): the whole or a subtree
-            of a network's variables.
-        path: A file like those that
-            [`save_pretrained`][jaxagents.networks.vision.save_pretrained] writes.
+        variables: Nested dict of arrays, or of their shapes (`jax.eval_shape`): all of a network's
+            variables or a subtree.
+        path: A file such as [`save_pretrained`][jaxagents.networks.vision.save_pretrained] writes.
 
     Returns:
-        A dict like `variables` with the arrays of the file, cast to the types of `variables`.
+        A dict like `variables` with the arrays of the file, cast to the dtypes of `variables`.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: The file's ending is unknown, its content is not what the ending says or holds
-            anything but arrays, or names, shapes or kinds of numbers differ. The error gives the names
-            that are missing or superfluous, or the first array that differs.
+        FileNotFoundError: The file does not exist.
+        ValueError: The suffix is unknown, the content does not match it or holds anything but arrays, or
+            names or shapes differ. The error lists missing and unexpected names, or the first array
+            that differs.
     """
     path = with_ending(path, _SUFFIXES)
-    return _fitted(str(path), variables, _read(path))
+    return _fit(str(path), variables, _read(path))
 
 
 def from_torch_resnet(
     variables: Mapping[str, PyTree], tensors: Mapping[str, PyTree]
 ) -> dict[str, PyTree]:
-    """Converts the weights of a PyTorch ResNet to variables of a `ResNetV1` with batch normalisation.
+    """Converts PyTorch ResNet weights to variables of a `ResNetV1` with batch normalisation.
 
     ```python
     encoder = make_encoder("resnet-18", norm="batch", scaling="imagenet")
@@ -77,27 +76,27 @@ def from_torch_resnet(
 
     Args:
         variables: The network's variables, or their shapes (`jax.eval_shape`).
-        tensors: Arrays under the names that torchvision and timm give them. The classifier is left out.
+        tensors: Arrays under their torchvision or timm names. The classifier is left out.
 
     Returns:
-        The collections `params` and `batch_stats`, cast to the types of `variables`.
+        The collections `params` and `batch_stats`, cast to the dtypes of `variables`.
 
     Raises:
-        ValueError: A name is not one of these networks', or names, shapes or kinds of numbers differ
-            from the network's, as a ResNet-34's do from a ResNet-18's.
+        ValueError: A name is not one of a ResNet, or names or shapes differ from the network's, such as
+            those of a ResNet-34 from a ResNet-18's.
     """
     arrays = {}
     for name, tensor in tensors.items():
         if name.startswith("fc.") or name.endswith(".num_batches_tracked"):
             continue
-        module, _, leaf = _renamed(name).rpartition("/")
+        module, _, leaf = _flax_name(name).rpartition("/")
         array = jnp.asarray(tensor)
         if leaf == "weight":
             leaf = "kernel" if array.ndim == 4 else "scale"
             array = jnp.transpose(array, (2, 3, 1, 0)) if array.ndim == 4 else array
         collection = "batch_stats" if leaf in ("mean", "var") else "params"
         arrays[f"{collection}/{module}/{leaf}"] = array
-    return _fitted("The network of the tensors", variables, arrays)
+    return _fit("The network of the tensors", variables, arrays)
 
 
 _TORCH_NAME = re.compile(
@@ -107,7 +106,7 @@ _TORCH_NAME = re.compile(
 )
 
 
-def _renamed(name: str) -> str:
+def _flax_name(name: str) -> str:
     match = _TORCH_NAME.fullmatch(name)
     if match is None:
         raise ValueError(f"{name!r} is no array of a residual network of torchvision or timm.")
@@ -129,7 +128,7 @@ def _flatten(variables: Mapping[str, PyTree]) -> dict[str, PyTree]:
 
 
 def _read(path: Path) -> dict[str, PyTree]:
-    """The arrays of a file by their names, which are joined with slashes."""
+    """The arrays of a file by name, nested names joined with slashes."""
     parse = _safetensors().load_file if path.suffix == ".safetensors" else _msgpack_arrays
     try:
         return parse(path)
@@ -145,10 +144,10 @@ def _msgpack_arrays(path: Path) -> dict[str, PyTree]:
     return {name: np.asarray(leaf) for name, leaf in _flatten(tree).items()}
 
 
-def _fitted(
+def _fit(
     source: str, variables: Mapping[str, PyTree], found: Mapping[str, PyTree]
 ) -> dict[str, PyTree]:
-    """Arrays by their joined names as a dict like `variables`, which they must fit."""
+    """Arrays by joined name as a nested dict like `variables`, whose shapes they must have."""
     expected = _flatten(variables)
     missing, others = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
     if missing or others:

@@ -46,7 +46,7 @@ encoders |= {
 
 
 def make_encoder(name: str, **options: Any) -> nn.Module:
-    """Makes an encoder of images.
+    """Creates an image encoder by name.
 
     ```python
     encoder = make_encoder("resnet-18", norm="batch", scaling="imagenet")
@@ -60,8 +60,8 @@ def make_encoder(name: str, **options: Any) -> nn.Module:
         The encoder.
 
     Raises:
-        ValueError: There is no encoder of that name.
-        TypeError: The encoder has no such attribute.
+        ValueError: The name is unknown.
+        TypeError: The encoder does not have an attribute.
     """
     check_known("encoder", name, encoders)
     return encoders[name](**options)

@@ -19,10 +19,10 @@ _EXPANSION = 4
 
 
 class _ResNet(Encoder):
-    """Base of residual networks, whose stages but the first halve the maps.
+    """Base class of residual networks; every stage but the first halves the feature maps.
 
     Attributes:
-        blocks: Numbers of blocks of the stages.
+        blocks: Number of blocks of each stage.
     """
 
     blocks: tuple[int, ...] = (2, 2, 2, 2)
@@ -44,15 +44,15 @@ class _ResNet(Encoder):
 class ResNetV1(_ResNet):
     """A residual network whose blocks end with the addition and a nonlinearity.
 
-    He et al., 2016, "Deep residual learning for image recognition", table 1, with the stride of a
-    bottleneck in its convolution of size 3, and blocks that are identities at first (Goyal et al., 2017,
+    He et al., 2016, "Deep residual learning for image recognition", table 1, except that bottlenecks
+    have their stride in the 3 x 3 convolution, and blocks start as identities (Goyal et al., 2017,
     "Accurate, large minibatch SGD"). The features are the means of the last maps: 512, or 2048 with
     bottlenecks.
 
     Attributes:
-        blocks: Numbers of blocks of the stages.
+        blocks: Number of blocks of each stage.
         bottleneck: Whether blocks have three convolutions, of sizes 1, 3 and 1, instead of two.
-        norm: `"group"` normalisation, or `"batch"`, which pretrained networks have.
+        norm: `"group"` normalisation, or `"batch"`, which pretrained networks use.
     """
 
     bottleneck: bool = False
@@ -60,7 +60,7 @@ class ResNetV1(_ResNet):
 
     @nn.compact
     def encode(self, x: Images, train: bool) -> Features:
-        """Features of scaled images."""
+        """Maps scaled images to features."""
         x = Conv(_WIDTH, 7, stride=2, use_bias=False, name="stem")(x)
         x = max_pool(nn.relu(make_norm(self.norm, train)(name="stem_norm")(x)))
         for name, features, stride in self._plan():
@@ -76,9 +76,9 @@ class ResNetV2(_ResNet):
     features are the means of the last maps: 2048.
 
     Attributes:
-        blocks: Numbers of blocks of the stages.
+        blocks: Number of blocks of each stage.
         norm: `"group"` normalisation, or `"batch"`.
-        standardise: Whether convolutions have standardised weights; see
+        standardise: Whether convolutions standardise their weights; see
             [`Conv`][jaxagents.networks.vision.Conv].
     """
 
@@ -88,7 +88,7 @@ class ResNetV2(_ResNet):
 
     @nn.compact
     def encode(self, x: Images, train: bool) -> Features:
-        """Features of scaled images."""
+        """Maps scaled images to features."""
         stem = Conv(_WIDTH, 7, 2, use_bias=False, standardise=self.standardise, name="stem")
         x = max_pool(stem(x))
         for name, features, stride in self._plan():
@@ -100,11 +100,11 @@ class ResNetV2(_ResNet):
 
 
 class Block(nn.Module):
-    """Convolutions, each with a normalisation, beside a shortcut.
+    """A residual block: normalised convolutions and a shortcut.
 
     Attributes:
         features: Number of channels of the convolutions; a bottleneck's last has four times as many.
-        stride: Stride of the first convolution of size 3.
+        stride: Stride of the first 3 x 3 convolution.
         norm: Kind of normalisation.
         bottleneck: Whether there are convolutions of sizes 1, 3 and 1, instead of two of size 3.
     """
@@ -141,7 +141,7 @@ class PreActivationBottleneck(nn.Module):
         features: Number of channels of the first two convolutions.
         stride: Stride of the second convolution.
         norm: Kind of normalisation.
-        standardise: Whether the weights are standardised.
+        standardise: Whether to standardise the weights.
     """
 
     features: int
@@ -166,11 +166,11 @@ class PreActivationBottleneck(nn.Module):
 class GroupNorm(nn.Module):
     """Normalises groups of channels of each image to zero mean and unit variance.
 
-    It computes what `flax.linen.GroupNorm` does, several times as fast on a CPU. Wu and He, 2018,
+    It computes the same as `flax.linen.GroupNorm`, several times as fast on CPU. Wu and He, 2018,
     "Group normalization".
 
     Attributes:
-        n_groups: Largest number of groups; it is lowered until it divides the number of channels.
+        n_groups: Maximum number of groups; lowered until it divides the number of channels.
         epsilon: Added to the variance.
         scale_init: Initialiser of the scale.
     """
@@ -203,19 +203,18 @@ class GroupNorm(nn.Module):
 
 
 def make_norm(norm: Norm, train: bool) -> Callable[..., Any]:
-    """The constructor of a layer of normalisation.
+    """Returns the constructor of a normalisation layer.
 
     Args:
         norm: `"group"`, or `"batch"` (Ioffe and Szegedy, 2015), whose running statistics are in the
             collection `batch_stats`.
-        train: Whether batch normalisation uses the statistics of the batch and updates the running
-            ones.
+        train: Whether batch normalisation uses the batch's statistics and updates the running ones.
 
     Returns:
         The constructor.
 
     Raises:
-        ValueError: There is no such normalisation.
+        ValueError: `norm` is neither of the two.
     """
     if one_of(Norm)("norm", norm) == "group":
         return GroupNorm

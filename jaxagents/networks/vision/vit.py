@@ -18,15 +18,15 @@ _LONGEST_WAVE = 10_000.0
 
 
 class ViT(Encoder):
-    """A vision transformer, which gives the features of the class token.
+    """A vision transformer that outputs the features of the class token.
 
     Dosovitskiy et al., 2021, "An image is worth 16x16 words", with the sizes S and Ti of Touvron et
-    al., 2021, "Training data-efficient image transformers". Learned position embeddings belong to one
-    size of images.
+    al., 2021, "Training data-efficient image transformers". Learned position embeddings work for one
+    image size only.
 
     Attributes:
-        patch_size: Height and width of a patch. It must divide the sides of an image.
-        features: Number of features of a token.
+        patch_size: Height and width of a patch; must divide the sides of an image.
+        features: Number of features per token.
         n_layers: Number of layers.
         n_heads: Number of attention heads.
         positions: Position embeddings: `"learned"`, or fixed `"sincos"` in two dimensions (Chen et al.,
@@ -46,7 +46,7 @@ class ViT(Encoder):
 
     @nn.compact
     def encode(self, x: Images, train: bool) -> Features:
-        """Features of scaled images."""
+        """Maps scaled images to features."""
         tokens = Dense(self.features, name="patches")(self._patches(x))
         batch, rows, columns, _ = tokens.shape
         tokens = tokens.reshape(batch, rows * columns, self.features)
@@ -78,7 +78,7 @@ class ViT(Encoder):
 
 
 class TransformerLayer(nn.Module):
-    """Self-attention and two fully connected layers, each after a normalisation and beside a shortcut.
+    """Self-attention and an MLP of two layers, both with pre-normalisation and a residual connection.
 
     Attributes:
         n_heads: Number of attention heads.
@@ -108,9 +108,9 @@ class TransformerLayer(nn.Module):
 def sincos_positions(
     rows: int, columns: int, features: int
 ) -> Float[np.ndarray, "tokens features"]:
-    r"""Sines and cosines of the positions of patches in two dimensions.
+    r"""Two-dimensional sine-cosine position embeddings of patches.
 
-    A quarter of the features each are $\sin(\omega_i r)$, $\cos(\omega_i r)$, $\sin(\omega_i c)$ and
+    The four quarters of the features are $\sin(\omega_i r)$, $\cos(\omega_i r)$, $\sin(\omega_i c)$ and
     $\cos(\omega_i c)$ for row $r$ and column $c$, with $\omega_i = 10000^{-4 i / \text{features}}$.
 
     Args:
@@ -122,7 +122,7 @@ def sincos_positions(
         The embeddings of the patches, row by row.
 
     Raises:
-        ValueError: `features` is no multiple of 4.
+        ValueError: `features` is not a multiple of 4.
     """
     if features % 4:
         raise ValueError(f"sincos positions need features to be a multiple of 4, got {features}.")
