@@ -1,4 +1,4 @@
-"""Folders that are locked while a run writes to them, and disks that are full, read-only or gone."""
+"""Locks of folders that a run writes to, and errors of full, read-only or missing disks."""
 
 import contextlib
 import errno
@@ -14,11 +14,11 @@ from jaxagents.core.describe import to_json
 
 LOCK = ".lock"
 _OVERHEAD = 1 << 18
-"""Bytes, more than orbax needs besides the arrays."""
+"""Bytes; more than orbax writes besides the arrays."""
 
 
 def lock(directory: Path) -> FileLock:
-    """Makes a folder, and locks it against all but this thread, which may lock it several times.
+    """Makes a folder, and locks it for this thread, which may lock it several times.
 
     Raises:
         FileExistsError: Another run is writing to it.
@@ -35,7 +35,7 @@ def lock(directory: Path) -> FileLock:
 
 
 def write_description(directory: str | os.PathLike, stem: str, description: object) -> None:
-    """Writes `stem.json`, or `stem-2.json` and so on where other contents are already there."""
+    """Writes `stem.json`, or `stem-2.json` and so on if the file exists with other contents."""
     text = json.dumps(to_json(description), indent=2) + "\n"
     path, number = Path(directory).expanduser().resolve() / f"{stem}.json", 1
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def write_description(directory: str | os.PathLike, stem: str, description: obje
 
 
 def make_durable(*paths: Path) -> None:
-    """Has files, or the names in folders, outlast a loss of power."""
+    """Flushes files, or the entries of folders, to disk, so that they survive a power failure."""
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -56,9 +56,9 @@ def make_durable(*paths: Path) -> None:
 
 
 def probe(directory: Path, n_bytes: int) -> None:
-    """Writes a file of up to a megabyte (and the overhead) to a folder for a moment.
+    """Briefly writes a file of up to a megabyte, plus overhead, to a folder.
 
-    On a full or read-only disk, this raises one `OSError`, while orbax logs errors that fill a screen.
+    On a full or read-only disk this raises a single `OSError`; orbax would log a screenful of errors.
     """
     path = directory / ".probe"
     try:
@@ -77,7 +77,7 @@ class Troubles:
 
     @contextlib.contextmanager
     def attempt(self, kind: type[Exception] = Exception) -> Iterator[None]:
-        """A context in which an error of a kind only warns."""
+        """A context in which errors of the given class only warn."""
         try:
             yield
         except kind as error:
@@ -92,7 +92,7 @@ class Troubles:
 
     @contextlib.contextmanager
     def refused(self) -> Iterator[None]:
-        """A context in which errors of a disk name the folder, and what can be done."""
+        """A context in which disk errors name the folder, and suggest a remedy."""
         try:
             yield
         except OSError as error:
@@ -106,7 +106,7 @@ class Troubles:
 
 
 def _in_words(error: BaseException) -> str:
-    """The system's reason for an error, which may be in the text of another library's alone."""
+    """The system's reason for an error, also if it is only in the text of another library's error."""
     text, cause = "", error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno is not None:

@@ -1,4 +1,4 @@
-"""The leaves of pytrees as they are saved: by path, as raw arrays, with digests."""
+"""Saved leaves of pytrees: by path, as raw arrays, with digests."""
 
 import collections
 import math
@@ -17,10 +17,10 @@ from jaxagents.core.arrays import implementation_of, is_key
 
 Leaf = tuple[str, Any]
 Signature = Mapping[str, Any]
-"""Path, shape, dtype and digest of a saved leaf, as JSON; `start` if it is joined with others."""
+"""Path, shape, dtype and digest of a saved leaf, as JSON; also `start` if it is joined with others."""
 
 _FEW_NUMBERS = 65_536
-"""Arrays of at most this many are joined. Orbax writes larger ones side by side."""
+"""Arrays up to this size are joined. Orbax writes larger ones in parallel."""
 
 
 def leaves_of(tree: PyTree) -> list[Leaf]:
@@ -38,7 +38,7 @@ def leaves_of(tree: PyTree) -> list[Leaf]:
 
 
 def with_leaves(template: PyTree, saved: Mapping[str, np.ndarray]) -> PyTree:
-    """A pytree like a template, with saved leaves by path."""
+    """Fills a template with saved leaves, by path."""
 
     def as_leaf(array: np.ndarray, like: Array) -> PyTree:
         if not is_key(like):
@@ -51,7 +51,7 @@ def with_leaves(template: PyTree, saved: Mapping[str, np.ndarray]) -> PyTree:
 
 
 def signature(path: str, array: Array | np.ndarray, digests: Sequence[int]) -> dict[str, Any]:
-    """The signature of a leaf, by the digests of its equal blocks of rows; or of all of it."""
+    """The signature of a leaf, from the digest of the whole array or of equal blocks of rows."""
     blocks = {"blocks": len(digests)} if len(digests) > 1 else {}
     leaf = {"path": path, "shape": list(array.shape), "dtype": str(array.dtype)}
     return {**leaf, "crc32": _digest_of_all(digests), **blocks}
@@ -67,7 +67,7 @@ def _digest_of_all(digests: Sequence[int]) -> int:
 
 
 def pack(leaves: Iterable[Leaf]) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
-    """Copies leaves into few arrays, as each costs orbax time: small ones are joined by dtype.
+    """Copies leaves into few arrays, since each costs orbax time: small ones are joined by dtype.
 
     Returns:
         The arrays by name, and the signatures of the leaves.
@@ -97,7 +97,7 @@ def array_name(saved: Signature) -> str:
 
 
 def unpack(saved: Signature, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """A leaf from saved arrays; raises a `CorruptCheckpointError` if its digest is another."""
+    """Extracts a leaf from saved arrays; raises a `CorruptCheckpointError` if its digest differs."""
     array = arrays.get(array_name(saved), np.zeros(0, jnp.dtype(saved["dtype"])))
     if "start" in saved:
         array = array[saved["start"] :][: math.prod(saved["shape"])]
@@ -110,14 +110,14 @@ def unpack(saved: Signature, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 def read_leaves(folder: Path, part: str, signatures: Sequence[Signature]) -> dict[str, np.ndarray]:
     """Reads the leaves of a part of a checkpoint, and compares them with their digests.
 
-    Orbax writes an OCDBT database of zarr arrays, which is read by tensorstore alone: if a file is
-    damaged, orbax would leave tasks behind that log errors at any later time.
+    Orbax writes an OCDBT database of zarr arrays. It is read with tensorstore alone: if a file is
+    damaged, orbax leaves tasks behind that log errors later.
 
     Returns:
         The leaves by path.
 
     Raises:
-        CorruptCheckpointError: They are not what was written.
+        CorruptCheckpointError: They differ from what was written.
     """
     import tensorstore
 
@@ -144,13 +144,13 @@ def read_leaves(folder: Path, part: str, signatures: Sequence[Signature]) -> dic
 def check_leaves(
     signatures: Sequence[Signature], own: Sequence[Leaf], place: str, owner: str
 ) -> None:
-    """Raises a `ValueError` that names the first saved leaf that differs from a pytree's.
+    """Raises a `ValueError` with the first saved leaf that differs from a pytree's.
 
     Args:
         signatures: Signatures of the saved leaves.
         own: Paths and leaves of the pytree; shapes are enough.
-        place: Where they were saved, in words.
-        owner: Whose pytree it is, in words.
+        place: The checkpoint, in words.
+        owner: The owner of the pytree, in words.
     """
     for found, (path, leaf) in zip(signatures, own, strict=False):
         expected = {"path": path, "shape": list(leaf.shape), "dtype": str(leaf.dtype)}

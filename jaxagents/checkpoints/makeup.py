@@ -1,4 +1,4 @@
-"""The make-up of a run, as JSON: its networks and its environment."""
+"""The networks and the environment of a run, as JSON."""
 
 import dataclasses
 import functools
@@ -18,18 +18,18 @@ from jaxagents.learners.train_state import TrainState
 
 _CLASS = "class"
 _LARGEST = 64
-"""The most numbers of an array that are kept; larger ones have a digest."""
+"""Arrays up to this size are kept; larger ones are replaced by a digest."""
 _OF_BOUND_MODULES = ("parent", "name")
 _INITIAL = "_init"
-"""The end of the names of initialisers, which trained networks do not depend on."""
+"""Suffix of initialisers' names; trained networks do not depend on them."""
 _TOLD_OTHERWISE = ("params", "render_fps")
-"""Attributes of environments that are described by themselves, or only concern videos."""
+"""Attributes of environments that are described separately, or only matter for videos."""
 _OF_POLICIES = ("squash_actions",)
-"""Fields of configurations that change what a policy does with the outputs of its network."""
+"""Configuration fields that change how a policy uses the outputs of its network."""
 
 
 def makeup_of(agent: Any, runner: PyTree) -> dict[str, Any]:
-    """The make-up of an agent's run.
+    """Describes the networks and the environment of an agent's run.
 
     Args:
         agent: The agent.
@@ -37,7 +37,7 @@ def makeup_of(agent: Any, runner: PyTree) -> dict[str, Any]:
 
     Returns:
         By name, the networks with their classes and fields, the environment with its parameters and
-            attributes, and how actions are made of outputs.
+            attributes, and how outputs become actions.
     """
 
     def is_network(x: PyTree) -> bool:
@@ -60,15 +60,15 @@ def makeup_of(agent: Any, runner: PyTree) -> dict[str, Any]:
 
 
 def differences(saved: Any, own: Any, name: str = "") -> Iterator[str]:
-    """The differences between two make-ups, in words; parts that only one of them has are passed over.
+    """The differences between two descriptions, in words; parts that only one of them has are ignored.
 
     Args:
-        saved: The one, as it was saved.
-        own: The other.
-        name: Where in the make-up they are.
+        saved: The saved description.
+        own: The current description.
+        name: Name of the part that is compared.
 
     Yields:
-        Such as `"actor_training: activation was tanh, is relu"`.
+        Texts such as `"actor_training: activation was tanh, is relu"`.
     """
     if isinstance(saved, Mapping) and isinstance(own, Mapping):
         names = [_CLASS] if saved.get(_CLASS) != own.get(_CLASS) else saved.keys() & own.keys()
@@ -80,7 +80,7 @@ def differences(saved: Any, own: Any, name: str = "") -> Iterator[str]:
 
 
 def _described(x: Any) -> Any:
-    """The nearest JSON value, without anything that differs between processes."""
+    """Converts an object to JSON values that are the same in every process."""
     if isinstance(x, functools.partial):
         arguments = {str(i): argument for i, argument in enumerate(x.args)} | x.keywords
         return {_CLASS: _described(x.func), **_described(arguments)}

@@ -1,4 +1,4 @@
-"""The notes of a checkpoint: JSON that says what it holds, sealed by a digest."""
+"""The notes of a checkpoint: JSON that describes its contents, with a digest."""
 
 import dataclasses
 import json
@@ -22,13 +22,13 @@ from jaxagents.core.hyperparameters import (
 )
 
 FORMAT = 2
-"""Number of the format of checkpoints."""
+"""Version of the checkpoint format."""
 
 META = "meta"
 """Name of the notes among the items that orbax saves."""
 
 TREE, HISTORY = "tree", "history"
-"""The two parts of the arrays. The notes have a list of leaves for each."""
+"""The two parts of the arrays. The notes list the leaves of each."""
 
 FILE = "metadata"
 """Name of the file with the notes, in the folder `META`."""
@@ -38,17 +38,17 @@ _NAME = re.compile(r"(0|[1-9][0-9]{0,17})(?:-([1-9][0-9]{0,8}))?")
 
 
 class CorruptCheckpointError(ValueError):
-    """A checkpoint could not be read back as it was written."""
+    """A checkpoint is damaged: it cannot be read, or differs from what was written."""
 
 
 def step_and_version(name: str) -> tuple[int, int] | None:
-    """The step and version in the name of a checkpoint's folder (`20`, `20-2`); `None` in others."""
+    """The step and version in a checkpoint folder's name (`20`, `20-2`); `None` for other folders."""
     match = _NAME.fullmatch(name)
     return (int(match[1]), int(match[2] or 1)) if match else None
 
 
 def sealed(notes: Mapping[str, Any], step: int, mean_return: float | None) -> dict[str, Any]:
-    """Notes as they are written, with a digest. Without a mean return, none becomes the best."""
+    """Notes with a digest, ready to write. A checkpoint without a mean return is never the best."""
     own = {"format": FORMAT, "step": step, "mean_return": mean_return}
     notes = json.loads(json.dumps({**notes, **own}))
     return {**notes, _DIGEST: _digest(notes)}
@@ -58,7 +58,7 @@ def read(folder: Path) -> dict[str, Any]:
     """Reads the notes in the folder of a checkpoint, without their digest.
 
     Raises:
-        CorruptCheckpointError: They are damaged, or the folder was renamed.
+        CorruptCheckpointError: The notes are damaged, or the folder was renamed.
         ValueError: A later release wrote them.
     """
     try:
@@ -110,25 +110,25 @@ def notes_of_schedules(hyperparams: PyTree) -> dict[str, Any]:
         hyperparams: Hyperparameters.
 
     Returns:
-        The notes; nothing if the class of the hyperparameters tells how they are structured, because
-        there are neither schedules nor parameters of an environment.
+        The notes; empty without schedules and environment parameters, since the class then determines
+        the structure.
     """
     differs = has_schedules(hyperparams) or hyperparams.env_params
     return {_HYPERPARAMETERS: to_json(hyperparams)} if differs else {}
 
 
 def structured_as_saved(hyperparams: PyTree, notes: Mapping[str, Any]) -> PyTree:
-    """Hyperparameters with schedules where saved ones have them, and nowhere else.
+    """Gives hyperparameters the structure of the saved ones, with the same schedules.
 
     Args:
         hyperparams: Hyperparameters of the same class.
         notes: The notes of the checkpoint.
 
     Returns:
-        Hyperparameters structured as the saved ones.
+        Hyperparameters with the structure of the saved ones.
 
     Raises:
-        ValueError: A schedule was saved that only the hyperparameters themselves could tell.
+        ValueError: The notes do not describe a saved schedule, and the hyperparameters lack it.
     """
     return _with_saved(hyperparams, notes.get(_HYPERPARAMETERS, {}), "")
 
@@ -149,7 +149,7 @@ def _with_saved(given: PyTree, saved: Mapping[str, Any], path: str) -> PyTree:
 
 
 def _mapping(given: Mapping[str, Any], saved: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """The numbers and schedules of parameters of an environment."""
+    """The numbers and schedules among environment parameters."""
     return {
         name: _schedule(given.get(name), description, f"{path}[{name!r}]")
         if isinstance(description, dict)

@@ -1,4 +1,4 @@
-"""The records of a run in a folder of its own: of an agent's, and of a sweep of agents."""
+"""The records of a run or sweep in its folder: checkpoints, metrics and configuration."""
 
 import os
 import warnings
@@ -30,10 +30,10 @@ from jaxagents.core.report import not_finite
 from jaxagents.loggers import JSONLLogger, Logger
 
 Agent = Any
-"""An agent, whose class is on a floor above."""
+"""An agent. Its class is in a higher layer, which this one cannot import."""
 
 SWEEP = "sweep"
-"""Name of a sweep's folder, within the checkpoint folder."""
+"""Name of a sweep's folder in the checkpoint folder."""
 
 _GRID = "grid"
 _KEYS = "random keys"
@@ -43,7 +43,7 @@ _INFO = "info/"
 
 
 class Snapshot(NamedTuple):
-    """The contents of a checkpoint, besides the history. Only a sound pytree may become the best."""
+    """The contents of a checkpoint, besides the history. Only finite pytrees may become the best."""
 
     step: int
     tree: PyTree
@@ -52,21 +52,21 @@ class Snapshot(NamedTuple):
 
 
 class MetricsFile(Logger):
-    """The file of metrics, whose lines wait in memory while they cannot be written."""
+    """The file of metrics. Lines that cannot be written yet are kept in memory."""
 
     def __init__(self, logger: JSONLLogger, troubles: Troubles) -> None:
-        """Takes the logger that writes the file, and what warns of troubles."""
+        """Takes the logger that writes the file, and the object that warns of disk errors."""
         self._logger = logger
         self._troubles = troubles
         self._waiting: list[tuple[int, dict[str, float]]] = []
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
-        """Writes the waiting lines, and then this one."""
+        """Writes the waiting lines, then this one."""
         self._waiting.append((step, metrics))
         self.write()
 
     def write(self) -> None:
-        """Writes the lines that wait, as far as possible."""
+        """Writes the waiting lines, as far as possible."""
         with self._troubles.attempt(OSError):
             while self._waiting:
                 self._logger.log(*self._waiting[0])
@@ -74,7 +74,7 @@ class MetricsFile(Logger):
 
 
 class Records:
-    """Keeps the records of one run in its folder, which it locks.
+    """Keeps the records of one run in a locked folder.
 
     The folder holds `config.json`, `metrics.jsonl` and `checkpoints/`. Some kinds of runs add others.
     """
@@ -86,7 +86,7 @@ class Records:
         snapshot: Callable[[PyTree], Snapshot],
         earlier: Metrics | None,
     ) -> None:
-        """Prepares the records; nothing is written before the context is entered.
+        """Prepares the records; writes nothing before the context is entered.
 
         `snapshot` maps a runner to the contents of a checkpoint. `earlier` are the metrics of the runs
         that this one continues.
@@ -101,7 +101,7 @@ class Records:
         self.logger = MetricsFile(file, writer.troubles)
 
     def __enter__(self) -> "Records":
-        """Locks the folder and describes the run in it.
+        """Locks the folder, and writes the description of the run.
 
         Raises:
             FileExistsError: Another run writes to the folder, or it holds later checkpoints.
@@ -110,7 +110,7 @@ class Records:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Writes the rest, and unlocks the folder; warns if the end of the run is not saved."""
+        """Completes the records and unlocks the folder; warns if the end of the run is not saved."""
         self.logger.write()
         self._writer.__exit__(*exception)
         if (self._has_failed or self._writer.is_behind) and exception[0] is None:
@@ -123,16 +123,16 @@ class Records:
             )
 
     def on_chunk(self, runner: PyTree, n_updates: int, first: PyTree) -> None:
-        """Notes that the last checkpoint is no longer up to date."""
+        """Marks the last checkpoint as out of date."""
         self._at_checkpoint = False
 
     def on_point(self, runner: PyTree, history: Metrics) -> None:
-        """Saves a checkpoint with its mean return, which decides which one is the best."""
+        """Saves a checkpoint with its mean return, which decides the best one."""
         mean_return = float(np.mean(history["returns"][-1])) if "returns" in history else None
         self._save(runner, history, mean_return)
 
     def on_interruption(self, runner: PyTree, history: Metrics) -> None:
-        """Saves a sound checkpoint without a return, unless the last one is up to date."""
+        """Saves a checkpoint without a return if the runner is finite and has changed."""
         if not self._at_checkpoint:
             self._save(runner, history, None, only_if_sound=True)
 
@@ -168,7 +168,7 @@ class AgentStore(Store):
     )
 
     def first_key(self, step: int) -> list[int] | None:
-        """The random key that the run of a checkpoint began with, if it is noted."""
+        """The random key that the run of a checkpoint started with, if its notes have it."""
         try:
             return self.notes(step).get(_FIRST_KEY)
         except CorruptCheckpointError:
@@ -176,16 +176,16 @@ class AgentStore(Store):
 
 
 def saved_steps(directory: str | os.PathLike) -> list[int]:
-    """Update steps of the finished checkpoints in a folder, in order."""
+    """Update steps of the complete checkpoints in a folder, in order."""
     return AgentStore(directory).steps()
 
 
 def check_first_key(directory: str | os.PathLike, rng: RandomKey | None) -> None:
-    """Checks that the run in a folder of checkpoints began with a random key; `None` fits any.
+    """Checks that the run in a checkpoint folder started with a random key; `None` skips the check.
 
     Raises:
-        TypeError: It is no random key.
-        ValueError: The run began with another one, or there are several.
+        TypeError: `rng` is not a random key.
+        ValueError: The run started with another key, or `rng` holds several.
     """
     if rng is None:
         return
@@ -206,11 +206,11 @@ def restore(
     hyperparams: PyTree,
     strict: bool = True,
 ) -> tuple[PyTree, Metrics]:
-    """Reads the runner, and the metrics of the points up to it, in a checkpoint of an agent.
+    """Reads a runner, and the metrics up to it, from an agent's checkpoint.
 
-    See `Store.first_readable` for `mode` and `best_fn`. The hyperparameters must be structured like the
-    saved ones, except for schedules. Unless it is `strict`, networks of other kinds with the same
-    arrays, and other parameters of the environment, give a warning only.
+    See `Store.first_readable` for `mode` and `best_fn`. Except for schedules, the hyperparameters must
+    have the structure of the saved ones. Unless `strict`, other networks with the same arrays, or other
+    environment parameters, only cause a warning.
     """
     if agent.config.checkpoint_dir is None:
         raise FileNotFoundError(
@@ -234,7 +234,7 @@ def restore(
 def _check_makeup(
     place: str, notes: Mapping[str, Any], own: dict[str, Any], strict: bool = True
 ) -> None:
-    """Raises, or else warns, if the networks or the environment of a checkpoint are other ones."""
+    """Raises, or warns unless `strict`, if a checkpoint's networks or environment differ."""
     found = [*differences(notes.get(_MAKEUP, {}), own)]
     if not found:
         return
@@ -248,10 +248,7 @@ def _check_makeup(
 
 
 def _with_saved_info(template: Any, notes: Mapping[str, Any]) -> PyTree:
-    """A runner, as shapes, with the numbers that updates had reported when it was saved.
-
-    A fresh runner has none yet.
-    """
+    """Adds to a fresh runner, as shapes, the reported numbers of the saved one."""
     saved = {leaf["path"]: leaf for leaf in notes[TREE] if leaf["path"].startswith(_INFO)}
     info = {
         path.removeprefix(_INFO): jax.ShapeDtypeStruct(leaf["shape"], leaf["dtype"])
@@ -267,14 +264,14 @@ def records_of(
     together: bool = False,
     rng: RandomKey | None = None,
 ) -> Records:
-    """The records of an agent's run, which include `hyperparameters.json`.
+    """The records of an agent's run, including `hyperparameters.json`.
 
     Args:
-        agent: The agent, whose configuration names the folder.
-        runner: Where the run starts.
+        agent: The agent, with the folder in its configuration.
+        runner: The runner at the start.
         earlier: Metrics of the runs that it continues.
-        together: Whether all processes share the run, and these records.
-        rng: Random key of a fresh run, which its checkpoints note.
+        together: Whether all processes share the run and these records.
+        rng: Random key of a fresh run, to store in its checkpoints.
     """
     store, start = AgentStore(agent.config.checkpoint_dir), int(runner.update_step)
     makeup = makeup_of(agent, runner)
@@ -298,12 +295,12 @@ def records_of(
 
 
 def _fresh_shapes(agent: Agent, rng: RandomKey, hyperparams: PyTree) -> PyTree:
-    """The shapes of a fresh runner, as checkpoints hold it."""
+    """The shapes of a fresh runner, without the fields that checkpoints leave out."""
     return jax.eval_shape(lambda *args: agent.checkpointed(agent.start(*args)), rng, hyperparams)
 
 
 def _description(agent: Agent, start: int, hyperparams: PyTree) -> tuple[Any, ...]:
-    """The arguments of a writer, after its store, for a run of an agent from some step on."""
+    """The arguments of a writer after its store, for an agent's run from update `start` on."""
     identity, config = _identity(agent), agent.config.computation()
     description = {**identity, "env_params": agent.env_params, "config": config}
     files = {"config": description, "hyperparameters": hyperparams}
@@ -311,7 +308,7 @@ def _description(agent: Agent, start: int, hyperparams: PyTree) -> tuple[Any, ..
 
 
 def _identity(agent: Agent) -> dict[str, str]:
-    """The names of an agent in the notes of its checkpoints."""
+    """The names of agent and environment, for the notes of checkpoints."""
     return {"agent": type(agent).__qualname__, "environment": agent.episodes.env.name}
 
 
@@ -326,11 +323,11 @@ class SweepStore(Store):
 
 
 def restore_members(agent: Agent, grid: Grid) -> Restored | None:
-    """Reads the runners and metrics in the last checkpoint of a sweep; `None` if there is none.
+    """Reads the runners and metrics of a sweep's last checkpoint; `None` if there is none.
 
     Raises:
         FileExistsError: There are checkpoints, and `restore_agent` is not set.
-        ValueError: They are of another agent, or of other members; the first difference is named.
+        ValueError: They belong to another agent or sweep; the error names the first difference.
         CorruptCheckpointError: None can be read.
     """
     if agent.config.checkpoint_dir is None:
@@ -364,9 +361,9 @@ def records_of_sweep(
     first: int,
     earlier: Metrics | None,
 ) -> Records:
-    """The records of a sweep, which include `hyperparameters.json`, with all sets.
+    """The records of a sweep, including `hyperparameters.json` with all sets.
 
-    `gather` makes one stack of the members' runners. `earlier` are the metrics up to update `first`.
+    `gather` stacks the members' runners. `earlier` are the metrics up to update `first`.
     """
 
     def snapshot(runners: PyTree) -> Snapshot:
@@ -380,20 +377,20 @@ def records_of_sweep(
 
 
 def verify(checkpoint_dir: str | os.PathLike) -> dict[int, str | None]:
-    """Reads every checkpoint of a training, and compares it with the digests that were written with it.
+    """Reads every checkpoint of a run, and compares it with the digests written with it.
 
     ```python
     outcomes = verify("runs/cartpole")
     damaged = {step: damage for step, damage in outcomes.items() if damage}
     ```
 
-    Those that a training removes meanwhile are left out.
+    Checkpoints that a run removes meanwhile are skipped.
 
     Args:
-        checkpoint_dir: Folder of the run of an agent, or of a sweep.
+        checkpoint_dir: Folder of an agent's run or of a sweep.
 
     Returns:
-        By step: `None` where the checkpoint is whole, or what is wrong with it.
+        By step: `None` if the checkpoint is intact, or a description of the damage.
 
     Raises:
         FileNotFoundError: The folder holds no checkpoints.

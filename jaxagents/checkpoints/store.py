@@ -25,14 +25,14 @@ Read = TypeVar("Read")
 METRICS = "metrics.jsonl"
 """Name of the file of metrics in the folder of a run."""
 OUTDATED = ".outdated"
-"""Old checkpoints are moved into this folder before they are deleted, so that a kill leaves no half."""
+"""Old checkpoints move to this folder before deletion, so that a kill leaves no partial ones."""
 UNFINISHED = ".orbax-checkpoint-tmp"
-"""Part of the names that orbax gives to what it has not finished."""
+"""Part of the names of unfinished checkpoints of orbax."""
 SET_ASIDE = ".damaged-"
 """Part of the names of damaged checkpoints that were set aside."""
 
 _LONGEST_LINES = 2**16
-"""Bytes at the end of a file of metrics, among which the last line is looked for."""
+"""Number of bytes at the end of a file of metrics that are searched for its last line."""
 
 _OWNERS = {
     "runner": "an agent (agent.restore reads them)",
@@ -51,19 +51,19 @@ class Restored(NamedTuple):
 
 
 class Store:
-    """The checkpoints of a run, in a folder of its own.
+    """The checkpoints of a run, in its folder.
 
     A checkpoint is a folder named after its step. It holds a pytree with a digest of every leaf, the
-    history of metrics up to it, and the names of its owner. If it is written again with other contents,
-    that is a new version in a new folder (`20-2`), and the latest version counts: a kill leaves the old
-    one or the new one. Subclasses say what kind of run it is.
+    history of metrics up to it, and the names of its owner. Writing it again with other contents makes
+    a new version in a new folder (`20-2`), and the latest version counts: a kill leaves either the old
+    or the new one. Each kind of run has a subclass.
     """
 
     item: ClassVar[str]  # name of the pytree
-    owner: ClassVar[str]  # whose pytree it is, in messages
-    if_filled: ClassVar[str]  # advice where the folder already holds checkpoints
-    if_behind: ClassVar[str]  # advice where it holds later ones
-    if_unsaved: ClassVar[str]  # advice where the end of a run could not be saved
+    owner: ClassVar[str]  # owner of the pytree, in messages
+    if_filled: ClassVar[str]  # advice if the folder already holds checkpoints
+    if_behind: ClassVar[str]  # advice if it holds later ones
+    if_unsaved: ClassVar[str]  # advice if the end of a run could not be saved
 
     def __init__(self, directory: str | os.PathLike) -> None:
         """Takes the folder, which need not exist."""
@@ -71,18 +71,18 @@ class Store:
         self.checkpoints = self.directory / "checkpoints"
 
     def folders(self) -> list[tuple[int, int, Path]]:
-        """Step, version and path of every finished checkpoint, in order."""
+        """Step, version and path of every complete checkpoint, in order."""
         if not self.checkpoints.is_dir():
             return []
         named = [(step_and_version(path.name), path) for path in self.checkpoints.iterdir()]
         return sorted((*name, path) for name, path in named if name is not None)
 
     def steps(self) -> list[int]:
-        """Steps of the finished checkpoints, in order."""
+        """Steps of the complete checkpoints, in order."""
         return sorted({step for step, _, _ in self.folders()})
 
     def version(self, step: int) -> int:
-        """The version that counts of a step; 0 if there is no checkpoint."""
+        """The latest version of a step; 0 if there is no checkpoint."""
         return max((version for found, version, _ in self.folders() if found == step), default=0)
 
     def folder(self, step: int, version: int) -> Path:
@@ -90,15 +90,15 @@ class Store:
         return self.checkpoints / (f"{step}-{version}" if version > 1 else str(step))
 
     def place(self, step: int) -> str:
-        """A checkpoint in words."""
+        """Describes a checkpoint, for messages."""
         return f"The checkpoint of update {step} in {self.directory}"
 
     def check(self, may_be_filled: bool) -> None:
-        """Checks that the folder can take checkpoints.
+        """Checks that the folder can hold the checkpoints of a run.
 
         Raises:
             NotADirectoryError: It is a file.
-            FileExistsError: It holds checkpoints, and must not.
+            FileExistsError: It already holds checkpoints, and `may_be_filled` is false.
         """
         if self.directory.exists() and not self.directory.is_dir():
             raise NotADirectoryError(f"checkpoint_dir {self.directory} is a file, not a folder.")
@@ -112,7 +112,7 @@ class Store:
             self.warn_of_renamed()
 
     def warn_of_renamed(self) -> list[int]:
-        """Warns of checkpoints that are passed over, since the names of their folders are no steps.
+        """Warns of checkpoints that are ignored because their folders were renamed.
 
         Returns:
             Their steps.
@@ -122,7 +122,7 @@ class Store:
             is_ours = any(part in path.name for part in (OUTDATED, UNFINISHED, SET_ASIDE))
             if is_ours or step_and_version(path.name):
                 continue
-            with contextlib.suppress(ValueError):  # no checkpoint, or none that can be read
+            with contextlib.suppress(ValueError):  # not a readable checkpoint
                 step = checkpoint_notes.read(path)["step"]
                 if step in steps:
                     continue
@@ -135,7 +135,7 @@ class Store:
         return renamed
 
     def _warn_of_missing(self, renamed: Sequence[int]) -> None:
-        """Warns if the file of metrics tells of updates after the newest checkpoint, renamed or not."""
+        """Warns if the file of metrics has updates after the newest checkpoint, renamed or not."""
         newest, known = self.steps()[-1], last_step(self.directory / METRICS)
         if known is not None and known > max(newest, *renamed, -1):
             warnings.warn(
@@ -146,12 +146,12 @@ class Store:
             )
 
     def holds(self, item: str) -> bool:
-        """Whether a checkpoint holds a pytree of some name."""
+        """Whether any checkpoint holds a pytree with this name."""
         names = (path.name for _, _, path in self.folders())
         return any(glob.glob(f"{name}/{item}*", root_dir=self.checkpoints) for name in names)
 
     def check_kind(self) -> None:
-        """Raises a `ValueError` if the folder holds only the checkpoints of another kind of run."""
+        """Raises a `ValueError` if the folder only holds checkpoints of another kind of run."""
         others = [owner for item, owner in _OWNERS.items() if self.holds(item)]
         if others and not self.holds(self.item):
             raise ValueError(
@@ -159,7 +159,7 @@ class Store:
             )
 
     def check_identity(self, step: int, notes: Notes, identity: Mapping[str, Any]) -> None:
-        """Raises a `ValueError` if the notes of a checkpoint do not have some names."""
+        """Raises a `ValueError` unless the notes of a checkpoint have the given names."""
         for what, own in identity.items():
             if notes.get(what) != own:
                 raise ValueError(
@@ -171,19 +171,19 @@ class Store:
         return self._look(step, lambda path, notes: notes)
 
     def history(self, step: int) -> Metrics:
-        """The metrics of the points up to a checkpoint."""
+        """The metrics up to a checkpoint."""
         return self._look(step, lambda path, notes: self._part(path, notes, HISTORY))
 
     def read(self, step: int, identity: Mapping[str, Any], template: PyTree) -> Restored:
         """Reads a checkpoint.
 
         Args:
-            step: Its step.
-            identity: Names that its notes must have, by kind.
-            template: A pytree structured as the one that was saved; shapes are enough.
+            step: The step.
+            identity: Names that the notes must have, by kind.
+            template: A pytree with the structure of the saved one; shapes are enough.
 
         Raises:
-            ValueError: It is of something else; the first leaf that differs is named.
+            ValueError: It belongs to something else; the error names the first leaf that differs.
             CorruptCheckpointError: It is damaged.
         """
 
@@ -196,7 +196,7 @@ class Store:
         return self._look(step, look)
 
     def damage(self, step: int) -> CorruptCheckpointError | None:
-        """The error of a damaged checkpoint; `None` if it is whole."""
+        """The error of a damaged checkpoint; `None` if it is intact."""
         try:
             self._look(
                 step, lambda path, notes: [self._part(path, notes, x) for x in (TREE, HISTORY)]
@@ -211,9 +211,9 @@ class Store:
         best_fn: Callable[[Metrics], Any] | None,
         read: Callable[[int], Read],
     ) -> Read:
-        """Reads the checkpoint that a mode names, or, if it is damaged, the next best or newest one.
+        """Reads the best or last checkpoint, or if it is damaged, the next best or next newest.
 
-        Where a run that goes on has removed a checkpoint meanwhile, it looks again.
+        If a running training has removed a checkpoint meanwhile, it searches again.
 
         Args:
             mode: `"best"`, `"last"`, or the number of a step, which has no substitute.
@@ -222,7 +222,8 @@ class Store:
 
         Raises:
             FileNotFoundError: There is no such checkpoint.
-            ValueError: They are of another kind of run, or `best_fn` has nothing to choose.
+            ValueError: They belong to another kind of run, none has a finite mean return for `"best"`,
+                or `best_fn` is given with another mode.
             CorruptCheckpointError: None could be read.
         """
         if best_fn is not None and mode != "best":
@@ -247,16 +248,16 @@ class Store:
         raise CorruptCheckpointError(f"No checkpoint in {self.directory} could be read.")
 
     def mean_returns(self) -> dict[int, float | None]:
-        """The mean returns of the checkpoints that can be read, `None` where none was measured.
+        """The mean returns of readable checkpoints, `None` if not measured.
 
-        A warning says of each of the others that it is damaged.
+        Warns of each damaged checkpoint.
         """
         return dict(self._undamaged(lambda step: self.notes(step)["mean_return"]))
 
     def _candidates(
         self, mode: str | int, best_fn: Callable[[Metrics], Any] | None
     ) -> Sequence[int]:
-        """The steps to read, in the order in which they are tried."""
+        """The steps to read, in the order to try."""
         steps = self.steps()
         if mode == "last":
             return steps[::-1]
@@ -278,7 +279,7 @@ class Store:
         return best_first(measured)
 
     def _chosen(self, best_fn: Callable[[Metrics], Any]) -> int:
-        """The step of the kept checkpoint that a function of the metrics chooses."""
+        """The step of the kept checkpoint that `best_fn` chooses."""
         found = next(self._undamaged(self.history), None)
         if found is None:
             raise CorruptCheckpointError(f"No checkpoint in {self.directory} could be read.")
@@ -295,10 +296,10 @@ class Store:
         return int(kept[int(chosen)])
 
     def _undamaged(self, read: Callable[[int], Read]) -> Iterator[tuple[int, Read]]:
-        """Reads all checkpoints, the newest first; passes over damaged ones with a warning.
+        """Reads all checkpoints, the newest first; skips damaged ones with a warning.
 
-        Those that their run has removed meanwhile are passed over silently. If it has removed all, it
-        must have written others.
+        Checkpoints that their run has removed meanwhile are skipped silently. If it has removed all, it
+        must have written new ones, which are read instead.
         """
         steps = self.steps()
         for step in steps[::-1]:
@@ -313,7 +314,7 @@ class Store:
             yield from self._undamaged(read)
 
     def _look(self, step: int, look: Callable[[Path, Notes], Read]) -> Read:
-        """Looks at the folder and notes of a checkpoint; again, if a newer version came meanwhile."""
+        """Reads from the folder and notes of a checkpoint; again, if there is now a newer version."""
         version = self.version(step)
         path = self.folder(step, version)
         try:
@@ -324,12 +325,12 @@ class Store:
         return self._look(step, look)
 
     def _part(self, path: Path, notes: Notes, part: str) -> dict[str, np.ndarray]:
-        arrays = path / notes.get("arrays", self.item)  # older releases note where they are
+        arrays = path / notes.get("arrays", self.item)  # notes of older releases name the folder
         return read_leaves(arrays, part, notes[part])
 
 
 def last_step(metrics: Path) -> int | None:
-    """The update step of the last whole line of a file of metrics; `None` if there is none."""
+    """The update step in the last complete line of a file of metrics; `None` if there is none."""
     with contextlib.suppress(OSError), metrics.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _LONGEST_LINES))
         for line in reversed(file.read().splitlines()):
@@ -339,6 +340,6 @@ def last_step(metrics: Path) -> int | None:
 
 
 def best_first(mean_returns: Mapping[int, float]) -> list[int]:
-    """Steps with a finite mean return, the highest first; of equal ones, the newest."""
+    """Steps with a finite mean return, the highest first; ties go to the newest."""
     finite = [step for step, mean in mean_returns.items() if math.isfinite(mean)]
     return sorted(finite, key=lambda step: (mean_returns[step], step), reverse=True)

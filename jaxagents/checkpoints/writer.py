@@ -1,4 +1,4 @@
-"""Writing checkpoints: in the background, with the latest and the best kept, to a locked folder."""
+"""Writing checkpoints to a locked folder in the background, and removing old ones."""
 
 import contextlib
 import functools
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 _SECONDS_FOR_A_FILE_TO_APPEAR = 10.0
 _SECONDS_FOR_THREADS_TO_END = 5.0
 _one_at_a_time = threading.Lock()
-"""Held while a checkpoint is saved: orbax tells the saves of a process apart by one number for all."""
+"""Held while a checkpoint is saved: orbax has one counter for all saves of a process."""
 
 
 class Writer:
-    """Writes the checkpoints of a store, whose folder it locks, in a thread of its own."""
+    """Locks the folder of a store, and writes its checkpoints in a separate thread."""
 
     def __init__(
         self,
@@ -56,14 +56,14 @@ class Writer:
         start: int,
         descriptions: Mapping[str, Any],
     ) -> None:
-        """Prepares it; nothing is written before the context is entered.
+        """Prepares the writer; writes nothing before the context is entered.
 
         Args:
             store: The store.
             identity: The owner of the checkpoints, such as its class, by kind.
             keep: Number of latest checkpoints to keep besides the best. `None` keeps all.
             start: Step at which the run starts.
-            descriptions: Dataclasses or dicts to write as JSON, by the stems of their files.
+            descriptions: Dataclasses or dicts to write as JSON, by file stem.
         """
         self.troubles = Troubles(store.directory)
         self._store = store
@@ -76,7 +76,7 @@ class Writer:
         self._wait: Callable[[], object] | None = None
 
     def __enter__(self) -> "Writer":
-        """Locks the folder, sets damaged checkpoints that lie ahead aside, and writes descriptions.
+        """Locks the folder, sets aside damaged later checkpoints, and writes descriptions.
 
         Raises:
             FileExistsError: Another run writes to the folder, or it holds later checkpoints.
@@ -92,7 +92,7 @@ class Writer:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Waits for the last checkpoint, which is tried again if it failed, and unlocks the folder."""
+        """Waits for the last checkpoint, writes it again if that failed, and unlocks the folder."""
         with self._stack:
             with self.troubles.attempt():
                 self._finish()
@@ -101,11 +101,11 @@ class Writer:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the checkpoint that was to be written last is not, or not yet."""
+        """Whether the latest checkpoint is not written, or not yet."""
         return self._unwritten is not None
 
     def attempt(self) -> contextlib.AbstractContextManager[None]:
-        """A context in which any error only warns that the folder could not be written to."""
+        """A context in which any error only causes a warning that the folder is not writable."""
         return self.troubles.attempt()
 
     def is_written(self, step: int) -> bool:
@@ -123,11 +123,11 @@ class Writer:
         """Writes a checkpoint in the background; only warns if that fails, and tries again at the end.
 
         Args:
-            step: Its step. If there is a checkpoint already, it is written again, with at least its
-                history and mean return, unless it is damaged or has the same contents.
+            step: The step. An existing checkpoint is written again, keeping its mean return and any
+                longer history, unless it is damaged or has the same contents.
             tree: The pytree.
-            history: Metrics of the points up to it.
-            mean_return: The checkpoint with the highest is kept as the best; `None` never is.
+            history: Metrics up to the step.
+            mean_return: The checkpoint with the highest is kept as the best; never with `None`.
             notes: Anything else to store, as JSON.
         """
         from orbax.checkpoint import args
@@ -188,7 +188,7 @@ class Writer:
             write_description(self._store.directory, stem, description)
 
     def _clear_the_way(self) -> None:
-        """Sets later checkpoints aside if they are damaged, and refuses to train behind others."""
+        """Sets aside damaged later checkpoints, and raises if there are intact ones."""
         store = self._store
         store.check_kind()
         damages = {step: store.damage(step) for step in store.steps() if step > self._start}
@@ -208,7 +208,7 @@ class Writer:
                 warnings.warn(f"{damages[step]} It was set aside.", stacklevel=2)
 
     def _checkpointer(self) -> "Checkpointer":
-        """Orbax, without its own threads, which take longer; its import is slow."""
+        """Orbax, imported late since that is slow, and without its own threads, which take longer."""
         from orbax.checkpoint import Checkpointer
         from orbax.checkpoint.options import MultiprocessingOptions
 
@@ -227,15 +227,15 @@ class Writer:
         return ocp.CompositeCheckpointHandler(composite_options=options, **handlers)
 
     def _agreed(self, number: int) -> int:
-        """A number that all processes that write have to see the same."""
+        """A number on which all writing processes must agree."""
         return number
 
     def _contents(self, tree: PyTree) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Copies of the arrays, since updates use them up, and signatures of their leaves."""
+        """Copies of the arrays, since updates donate them, and signatures of their leaves."""
         return pack(leaves_of(tree))
 
     def _write(self, path: Path, items: "Composite") -> None:
-        """Begins to write a checkpoint."""
+        """Starts to write a checkpoint."""
 
         def save() -> None:
             arrays = jax.tree.leaves(items[self._store.item].item)
@@ -246,7 +246,7 @@ class Writer:
         self._wait = self._thread.submit(self._complete, path, save).result
 
     def _complete(self, path: Path, save: Callable[[], object]) -> None:
-        """Has a checkpoint written, and then removes the ones that are not kept."""
+        """Writes a checkpoint, then removes the ones that are not kept."""
         try:
             save()
             make_durable(path / META / FILE, path / META, path, path.parent)
@@ -267,13 +267,13 @@ class Writer:
                 path.rename(outdated / path.name)
 
     def _tidy_up(self) -> None:
-        """Removes old checkpoints, and remains of failed ones."""
+        """Deletes old checkpoints and remains of failed ones."""
         checkpoints = self._store.checkpoints
         for path in (checkpoints / OUTDATED, *checkpoints.glob(f"*{UNFINISHED}*")):
             shutil.rmtree(path, ignore_errors=True)
 
     def _finish(self) -> None:
-        """Waits for the checkpoint that is being written, and raises what went wrong."""
+        """Waits for the current checkpoint, and raises its error if it failed."""
         if self._wait is not None:
             wait, self._wait = self._wait, None
             wait()
@@ -289,25 +289,25 @@ class Writer:
 
 @contextlib.contextmanager
 def _waiting_for_threads() -> Iterator[None]:
-    """A context in which orbax saves: where it fails, threads that it abandons may write files yet.
+    """A context for saving with orbax, whose abandoned threads may still write files after an error.
 
-    They have to end before what remains of the checkpoint is removed.
+    They must end before the remains of the checkpoint are deleted.
     """
     before = _threads_of_orbax()
     try:
         yield
     except BaseException:
         deadline = time.monotonic() + _SECONDS_FOR_THREADS_TO_END
-        while late := _threads_of_orbax() - before:  # they may begin others
+        while late := _threads_of_orbax() - before:  # they may start others
             remaining = deadline - time.monotonic()
             if remaining <= 0.0:
                 break
-            threading.Thread.join(late.pop(), remaining)  # their own raises what went wrong
+            threading.Thread.join(late.pop(), remaining)  # orbax's own `join` raises their errors
         raise
 
 
 def _threads_of_orbax() -> set[threading.Thread]:
-    """Its own threads, and the workers of event loops."""
+    """Threads of orbax, and workers of event loops."""
     return {
         thread
         for thread in threading.enumerate()
@@ -316,10 +316,10 @@ def _threads_of_orbax() -> set[threading.Thread]:
 
 
 class SharedWriter(Writer):
-    """Writes checkpoints to a store, each process its own part of the arrays.
+    """Writes checkpoints from several processes, each with its own part of the arrays.
 
-    The first process locks the folder and writes all else. Errors are raised and nothing is tried again,
-    as the others would wait for a process that gave up, or tried again, alone.
+    The first process locks the folder and writes everything else. Errors are raised, and nothing is
+    retried: if one process gave up or retried alone, the others would wait for it.
     """
 
     _orbax: "AsyncCheckpointer"
@@ -365,7 +365,7 @@ class SharedWriter(Writer):
         return processes.agreed(number)
 
     def _checkpointer(self) -> "AsyncCheckpointer":
-        """Orbax, whose own threads write: processes wait for each other in this one alone."""
+        """Orbax with its own threads, so that processes synchronise only in this thread."""
         from orbax.checkpoint import AsyncCheckpointer
         from orbax.checkpoint.options import MultiprocessingOptions
 
@@ -378,7 +378,7 @@ class SharedWriter(Writer):
             self._wait = functools.partial(self._complete, path, self._wait)
 
     def _contents(self, tree: PyTree) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Copies of the arrays, where they are, and signatures: each process digests its own blocks."""
+        """Copies of the arrays on their devices, and signatures; each process digests its own blocks."""
         leaves = [(path, jnp.copy(leaf)) for path, leaf in leaves_of(tree)]
         digests = [_digests_of_own_blocks(leaf) for _, leaf in leaves]
         table = np.zeros((len(leaves), max(map(len, digests))), np.uint32)

@@ -293,9 +293,7 @@ def missing_attribute(owner: object, name: str, advice: Mapping[str, str]) -> An
         raise AttributeError(f"{kind.__name__} has no {name!r}: {advice[name]}.")
     if kind is owner:
         return type.__getattribute__(kind, name)
-    return object.__getattribute__(
-        owner, name
-    )  # names the missing attribute, even inside a property
+    return object.__getattribute__(owner, name)  # names what was missing, also in a property
 
 
 def named_elsewhere(**advice: str) -> Callable[[MethodT], MethodT]:

@@ -63,7 +63,7 @@ def of_environments(flags: Bool[np.ndarray, "environments"]) -> str:
 
 
 def _floating_leaves(tree: PyTree) -> list[jax.Array]:
-    """The floating-point arrays, without the best loss of `reduce_on_plateau`, which starts at infinity."""
+    """The floating-point arrays, except the best loss of `reduce_on_plateau`, infinite at first."""
 
     def is_plateau(x: PyTree) -> bool:
         return isinstance(x, ReduceLROnPlateauState)

@@ -1,4 +1,4 @@
-"""Policies as files: weights as safetensors, beside the program that acts by them."""
+"""Policies as safetensors files, with their weights and compiled programs."""
 
 from jaxagents.exporting.policy import ExportedPolicy, load_policy
 from jaxagents.exporting.writing import export_policy

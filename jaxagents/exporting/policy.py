@@ -19,18 +19,18 @@ from jaxagents.core.extras import require
 from jaxagents.core.observed import CRITIC_STATE
 
 FORMAT = "jaxagents policy 1"
-"""The format of files, in their metadata."""
+"""Format of the files, in their metadata."""
 ENTRIES = "entries"
-"""The key, in the metadata, of the names of an observation's entries."""
+"""Metadata key of the names of an observation's entries."""
 EXTRA = "export"
-"""The extra that reading and writing them needs."""
+"""The extra needed to read and write them."""
 
 Program = Callable[..., PyTree]
 """Maps weights and batches of memories, observations and possibly keys to memories and actions."""
 
 
 class ExportedPolicy:
-    """A policy read from a file, which needs neither its agent nor its environment.
+    """A policy read from a file. It needs neither its agent nor its environment.
 
     ```python
     policy = jaxagents.load_policy("policy.safetensors")
@@ -40,9 +40,9 @@ class ExportedPolicy:
     It may be called inside `jax.jit`, `jax.vmap` and `jax.lax.scan`.
 
     Attributes:
-        weights: The weights by name, as in the networks of the agent.
-        metadata: Texts about it: `agent` and `environment`, or `learner`, and the versions of
-            `jaxagents` and `jax` that wrote it.
+        weights: The weights by name, as in the agent's networks.
+        metadata: Strings: `agent` and `environment`, or `learner`, and the versions of `jaxagents` and
+            `jax` that wrote the file.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ExportedPolicy:
 
         Args:
             observation: One observation, or a batch of them along a first axis.
-            rng: Random key of an action drawn from the policy; without one, it is the greedy one.
+            rng: Random key to sample the action with; `None` takes the greedy action.
 
         Returns:
             One action, or a batch of them.
@@ -77,7 +77,7 @@ class ExportedPolicy:
         Raises:
             TypeError: The policy has a memory, or the observation has another dtype.
             ValueError: The observation has another shape, other entries, or integers out of range; or
-                there are several random keys, or one of another implementation.
+                there are several random keys, or the key has another implementation.
         """
         if self._carry:
             raise TypeError(
@@ -103,19 +103,19 @@ class ExportedPolicy:
         """The action of a policy with or without a memory.
 
         Args:
-            carry: The memory: first `initial_carry()`, then the one returned. `None` or `()` without a
-                memory.
+            carry: The memory: first `initial_carry()`, then the one returned last. `None` or `()`
+                without a memory.
             observation: One observation, or a batch of them along a first axis.
-            rng: Random key of an action drawn from the policy; without one, it is the greedy one.
+            rng: Random key to sample the action with; `None` takes the greedy action.
 
         Returns:
-            The memory afterwards, and one action, or a batch of them.
+            The new memory, and one action or a batch of them.
 
         Raises:
             TypeError: The observation has another dtype.
-            ValueError: The observation or the memory has another shape, or the observation other entries
-                or integers out of range; or there are several random keys, or one of another
-                implementation.
+            ValueError: The observation or the memory has another shape, or the observation has other
+                entries or integers out of range; or there are several random keys, or the key has
+                another implementation.
         """
         leaves = self._leaves_of(observation)
         batch = self._batch_of(leaves)
@@ -128,7 +128,7 @@ class ExportedPolicy:
         return self._calls["drawn"](bool(batch), self.weights, *inputs, key)
 
     def _leaves_of(self, observation: PyTree) -> list[AnyArray]:
-        """The arrays of an observation, which may have lists of numbers in their place."""
+        """The arrays of an observation, which may also be lists of numbers."""
         names = self._entries if len(self._observed) > 1 else ["", *self._entries]
 
         def convert(path: KeyPath, x: PyTree) -> PyTree:
@@ -144,7 +144,7 @@ class ExportedPolicy:
             missing = [name for name in self._entries if name not in named]
             others = [name for name in named if name not in self._entries]
             unknown = [name for name in others if name.split("/")[0] != CRITIC_STATE]
-            if missing or unknown:  # but for what critics alone see
+            if missing or unknown:  # entries only for critics are allowed
                 faults = {"are missing": missing, "are unknown": unknown}
                 found = " and ".join(f"{names} {what}" for what, names in faults.items() if names)
                 raise ValueError(
@@ -186,7 +186,7 @@ class ExportedPolicy:
 
 
 def load_policy(path: str | os.PathLike) -> ExportedPolicy:
-    """Reads a policy that `export_policy` of an agent or a learner wrote.
+    """Reads a policy written by `export_policy` of an agent or a learner.
 
     Args:
         path: The file.
@@ -195,9 +195,9 @@ def load_policy(path: str | os.PathLike) -> ExportedPolicy:
         The policy, for any device.
 
     Raises:
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: The file does not exist.
         ImportError: safetensors or flatbuffers is not installed.
-        ValueError: The file holds no policy, or one of a later version, or its programs are damaged.
+        ValueError: The file holds no policy, was written by a later version, or is damaged.
     """
     safetensors = require("safetensors", EXTRA)
     require("flatbuffers", EXTRA)
@@ -227,7 +227,7 @@ def load_policy(path: str | os.PathLike) -> ExportedPolicy:
 def _programs_of(
     path: Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]
 ) -> dict[str, export.Exported]:
-    """The programs for greedy and for drawn actions."""
+    """The programs for greedy and for sampled actions."""
     programs = _under("program/", tensors)
     missing = [f"program/{name}" for name in ("greedy", "drawn") if name not in programs]
     if missing:
@@ -243,7 +243,7 @@ def _programs_of(
 
 
 def _compiled(call: Program) -> Program:
-    """A program of batches, compiled for a batch or for a single observation."""
+    """Compiles a program of batches, for a batch or a single observation."""
     mappable = _mappable(call)
 
     @functools.partial(jax.jit, static_argnums=0)
@@ -257,7 +257,7 @@ def _compiled(call: Program) -> Program:
 
 
 def _mappable(call: Program) -> Program:
-    """A program of batches that `jax.vmap` maps over: batches of them are one larger batch."""
+    """Supports `jax.vmap` of a program of batches, by joining them into one larger batch."""
     mappable = jax.custom_batching.custom_vmap(call)
 
     @mappable.def_vmap
@@ -276,7 +276,7 @@ def _mappable(call: Program) -> Program:
 
 
 def _key_data(rng: RandomKey, batch: tuple[int, ...], words: int) -> Array:
-    """The words of a random key, or of one for each observation of a batch."""
+    """The data of a random key, split into one per observation of a batch."""
     key = as_key(rng)
     if key.ndim:
         raise ValueError(
@@ -294,12 +294,12 @@ def _key_data(rng: RandomKey, batch: tuple[int, ...], words: int) -> Array:
 
 
 def _as_array(x: ArrayLike) -> AnyArray:
-    """A JAX array, possibly traced, as it is; anything else as a NumPy array."""
+    """Converts anything but JAX arrays, possibly traced, to a NumPy array."""
     return x if isinstance(x, Array) else np.asarray(x)
 
 
 def _cast(x: AnyArray, dtype: np.dtype, what: str) -> AnyArray:
-    """Numbers in the dtype that a program takes. Raises if the cast would round or wrap them."""
+    """Casts numbers to the dtype that a program takes; raises if that would round or wrap them."""
     kinds, is_whole = [np.bool_, jnp.integer, jnp.floating], jnp.issubdtype(dtype, jnp.integer)
     if not any(jnp.issubdtype(x.dtype, kind) for kind in kinds[: 2 if is_whole else 3]):
         raise TypeError(

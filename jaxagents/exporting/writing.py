@@ -23,9 +23,9 @@ _ENDING = ".safetensors"
 
 _Named = Mapping[str, Array]
 _Outputs = tuple[list[Array], PyTree]
-"""The memory afterwards, and the action."""
+"""The new memory, and the action."""
 Act = Callable[..., tuple[PyTree, PyTree]]
-"""Maps an actor, its memory, one observation and possibly a random key to the memory and an action."""
+"""Maps an actor, its memory, one observation and possibly a random key to new memory and action."""
 
 
 @jax.disable_jit(False)  # exporting needs compilation
@@ -40,18 +40,18 @@ def export_policy(
     """Writes a policy to a file.
 
     Args:
-        path: The file, which must not exist, and whose name ends in `.safetensors` or not at all.
-        act: Maps an actor, its memory, one observation and possibly a random key to the memory and an
-            action.
+        path: The file, which must not exist yet, with the extension `.safetensors` or none.
+        act: Maps an actor, its memory, one observation and possibly a random key to the new memory and
+            an action.
         acting: The actor, such as a network with its parameters.
         carry: The memory at the start of an episode.
         observation: One observation, as shapes.
-        metadata: Texts to store with it.
+        metadata: Strings to store in the file.
 
     Raises:
-        ValueError: The name of the file has another ending.
+        ValueError: The file has another extension.
         FileExistsError: The file exists.
-        FileNotFoundError: Its folder does not exist.
+        FileNotFoundError: The folder does not exist.
         ImportError: safetensors is not installed.
     """
     path = Path(path).expanduser()
@@ -76,7 +76,7 @@ def export_policy(
     key = jax.random.key_data(jax.random.key(0))
     reads_weight, _, reads, _ = _inputs_read(step, weights, memory, shapes, key)
     used = {name: x for name, x in weights.items() if reads_weight[name]}
-    # Whoever acts gives the whole observation, but for what a critic alone reads.
+    # The policy takes the whole observation, except entries that only a critic reads.
     given = [name for name in shapes if reads[name] or name.split("/")[0] != CRITIC_STATE]
 
     def of_list(
@@ -90,7 +90,7 @@ def export_policy(
         for name, keys in (("greedy", ()), ("drawn", (key,)))
     }
     tensors = {
-        # safetensors takes other orders of memory for C's.
+        # safetensors ignores the memory order of arrays.
         **{f"weights/{name}": np.asarray(array, order="C") for name, array in used.items()},
         **{f"carry/{i:04}": np.asarray(array, order="C") for i, array in enumerate(memory)},
         **{f"program/{name}": np.frombuffer(code, np.uint8) for name, code in codes.items()},
@@ -108,7 +108,7 @@ def export_policy(
 
 
 def _filled(tree: PyTree, values: _Named) -> PyTree:
-    """A pytree with the given arrays by name and zeros for the others; random keys stay."""
+    """Fills a pytree with arrays by name, and zeros for the others; keeps random keys."""
     leaves = [
         x if is_key(x) else values[name] if name in values else jnp.zeros(x.shape, x.dtype)
         for name, x in leaves_by_name(tree).items()
@@ -117,7 +117,7 @@ def _filled(tree: PyTree, values: _Named) -> PyTree:
 
 
 def _inputs_read(step: Callable[..., _Outputs], *inputs: PyTree) -> PyTree:
-    """For each array of the inputs, whether a program reads it."""
+    """Whether a program reads each array of its inputs."""
     kept = export.export(jax.jit(step))(*inputs).module_kept_var_idx
     leaves, structure = jax.tree.flatten(inputs)
     return jax.tree.unflatten(structure, [i in kept for i in range(len(leaves))])
@@ -130,7 +130,7 @@ def _export_batched(
     (size,) = export.symbolic_shape("batch")
 
     def batched(weights: _Named, *inputs: PyTree) -> _Outputs:
-        # One after another: networks look at the size of a batch, which is not known yet.
+        # One by one: networks may depend on the size of a batch, which is not known yet.
         return jax.lax.map(lambda one: step(weights, *one), inputs)
 
     batches = jax.tree.map(lambda x: jax.ShapeDtypeStruct((size, *x.shape), x.dtype), inputs)
