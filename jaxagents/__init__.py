@@ -16,7 +16,7 @@ __version__ = version("jaxagents")
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a name of `__init__.pyi`, or a module, once it is used."""
+    """Imports a name in `__init__.pyi`, or a module, on first use."""
     if name in __all__:
         return _import(name)
     if importlib.util.find_spec(f"{__name__}.{name}"):

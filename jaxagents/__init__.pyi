@@ -1,4 +1,4 @@
-"""The names of the package, each of which is imported once it is used."""
+"""The names of the package, each imported on first use."""
 
 from .a2c import A2C as A2C
 from .a2c import A2CBase as A2CBase

@@ -1,4 +1,4 @@
-"""The agents and their tuned settings by name, as the command line lists them: no agent is imported."""
+"""Agents and their tuned settings by name, for the command line. Importing it imports no agent."""
 
 import importlib
 from typing import Any, NamedTuple
@@ -7,13 +7,13 @@ Fields = dict[str, Any]
 
 
 class Entry(NamedTuple):
-    """An agent of the catalogue.
+    """An agent in the catalogue.
 
     Attributes:
-        module: Its module within the package.
-        agent: Its class there.
-        summary: Its algorithm in a few words.
-        actions: Its kinds of actions.
+        module: Name of its module in the package.
+        agent: Name of its class.
+        summary: The algorithm in a few words.
+        actions: The kinds of actions that it supports.
         learns_from_data: Whether it trains on a dataset.
     """
 
@@ -24,7 +24,7 @@ class Entry(NamedTuple):
     learns_from_data: bool = False
 
     def types(self) -> tuple[type[Any], type[Any], type[Any]]:
-        """Imports the classes of the agent, its configuration and its hyperparameters."""
+        """Imports the classes of the agent, configuration and hyperparameters."""
         module = importlib.import_module(f"jaxagents.{self.module}")
         names = self.agent, "AgentConfig", "HyperParameters"
         agent, config, hyperparams = (getattr(module, name) for name in names)
@@ -60,11 +60,11 @@ class Settings(NamedTuple):
         agent: The agent's name in the catalogue.
         env: The environment's name.
         config: Fields of the configuration.
-        hyperparams: Hyperparameters. A dict stands for the parameters of an optimizer or the fields of a
-            linear schedule.
+        hyperparams: Hyperparameters. A dict holds an optimizer's parameters or the fields of a linear
+            schedule.
         anneals: Whether the learning rate is annealed linearly to zero.
         sees_images: Whether a small convolution encodes the observations.
-        holds_noise: Whether TD3 explores with one draw of noise for each update step.
+        holds_noise: Whether TD3 keeps its exploration noise for a whole update.
     """
 
     agent: str
@@ -77,7 +77,7 @@ class Settings(NamedTuple):
 
 
 def _ten_evaluations(n_updates: int) -> Fields:
-    """A number of updates, with ten evaluations of 32 episodes."""
+    """Settings for `n_updates` updates, with ten evaluations of 32 episodes."""
     return {"n_steps": n_updates, "eval_frequency": n_updates // 10, "n_evals": 32}
 
 
@@ -90,7 +90,7 @@ def _value_based(
 ) -> dict[str, Settings]:
     """DQN, DDQN, C51 and QR-DQN in classic control.
 
-    QR-DQN, whose gradients are bounded, takes twice the step size of the others.
+    QR-DQN has bounded gradients, and takes twice the learning rate of the others.
     """
     shared = {"minibatch_size": 128, "features": (128, 128), "n_step_returns": 3, **config}
     doubled = {"critic_learning_rate": 2.0 * rates["critic_learning_rate"]}
@@ -113,9 +113,9 @@ def _value_based(
 
 
 def _minatar(*games: str) -> dict[str, Settings]:
-    """DQN, C51, Rainbow and QR-DQN in games of MinAtar. Checkpoints leave their buffers out.
+    """DQN, C51, Rainbow and QR-DQN in MinAtar games. Checkpoints leave out their buffers.
 
-    Rainbow is C51 with all other options of DQN, and explores by its noise alone.
+    Rainbow is C51 with all other options of DQN; it explores only by its noisy networks.
     """
     config = {
         "batch_size": 10,
@@ -152,7 +152,7 @@ def _minatar(*games: str) -> dict[str, Settings]:
 def _pqn(
     env: str, n_updates: int, config: Fields, rate: float, q_lambda: float, **how: bool
 ) -> Settings:
-    """PQN, which explores less and less in the first tenth, and whose step size falls to zero."""
+    """PQN, with epsilon annealed over the first tenth of updates, and the learning rate over all."""
     hyperparams = {
         "q_lambda": q_lambda,
         "epsilon": {"initial": 1.0, "final": 0.05, "n_steps": n_updates // 10},
@@ -172,7 +172,7 @@ _SIXTEEN_ENVS = {"batch_size": 16, "gradient_steps": 4}
 _ONE_ENV = {"batch_size": 1, "minibatch_size": 256, "features": (64, 64)}
 _PENDULUM = {**_ten_evaluations(20_000), **_ONE_ENV, "buffer_size": 20_000}
 _RATES = {"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3}
-_CQL_RATES = {  # a penalty and a temperature that fit rewards of this size
+_CQL_RATES = {  # with a penalty and a temperature for rewards of this size
     "conservative_weight": 0.1,
     "initial_temperature": 0.1,
     "actor_learning_rate": 3e-4,
@@ -247,4 +247,4 @@ PRESETS = {
     "cql-pendulum": _offline("cql", {"n_action_samples": 4}, **_CQL_RATES),
     **_minatar("Breakout", "Freeway", "Asterix", "SpaceInvaders"),
 }
-"""By name: the agent (Rainbow is C51 with all options), and the environment in small letters."""
+"""By name: the agent (Rainbow is C51 with all options) and the environment, in lower case."""

@@ -1,4 +1,4 @@
-"""Compiled programs kept on disk, so that the next start of a script compiles nothing."""
+"""A disk cache of compiled programs, so that restarting a script compiles nothing."""
 
 import hashlib
 import os
@@ -11,17 +11,17 @@ import platformdirs
 from jaxagents.core.files import folder
 
 _SHORTEST = 0.1
-"""Seconds. Programs that compile faster are not kept."""
+"""Seconds. Programs that compile faster are not cached."""
 _LARGEST = 2**31
-"""Bytes in all. Beyond, the least recently used programs are removed."""
+"""Bytes in total. Beyond it, the least recently used programs are removed."""
 
 
 def cache_programs(directory: str | os.PathLike | None = None) -> Path:
     """Turns on JAX's cache of compiled programs on disk.
 
     Call it before anything is compiled. The second start of a script then gives the same results without
-    compiling. Programs of another version of JAX or another kind of machine are not reused. A cache that
-    is already set up, for example by the environment variable `JAX_COMPILATION_CACHE_DIR`, stays.
+    compiling. Programs from another version of JAX or another kind of machine are not reused. A cache
+    that is already set up, for example with `JAX_COMPILATION_CACHE_DIR`, stays in use.
 
     ```python
     import jaxagents
@@ -30,7 +30,7 @@ def cache_programs(directory: str | os.PathLike | None = None) -> Path:
     ```
 
     Args:
-        directory: A folder; by default one for the user, such as `~/.cache/jaxagents` on Linux.
+        directory: A folder; by default the user's cache, such as `~/.cache/jaxagents` on Linux.
 
     Returns:
         The folder of the programs for this kind of machine.

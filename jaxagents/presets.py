@@ -17,11 +17,11 @@ class Preset(NamedTuple):
     """An agent and an environment, with tuned settings.
 
     Attributes:
-        env: The name of the environment, for `gymnax.make`.
-        agent: The class of the agent.
+        env: Name of the environment, for `gymnax.make`.
+        agent: Class of the agent.
         config: Its configuration.
         hyperparams: Its hyperparameters.
-        anneals: Whether the optimizer of the configuration anneals the learning rate to zero.
+        anneals: Whether the configuration's optimizer anneals the learning rate to zero.
     """
 
     env: str
@@ -32,12 +32,12 @@ class Preset(NamedTuple):
 
 
 def preset_names() -> list[str]:
-    """The names of all presets: the agent, and the environment in small letters."""
+    """The names of all presets: the agent and the environment, in lower case."""
     return list(PRESETS)
 
 
 def preset(name: str) -> Preset:
-    """The tuned settings with a name.
+    """Looks up tuned settings by name.
 
     ```python
     chosen = preset("dqn-cartpole")
@@ -52,7 +52,7 @@ def preset(name: str) -> Preset:
         The agent, its environment, its configuration and its hyperparameters.
 
     Raises:
-        ValueError: There is no such preset; the error names the nearest.
+        ValueError: There is no such preset; the error suggests the nearest name.
     """
     check_known("preset", name, PRESETS)
     settings = PRESETS[name]
@@ -68,7 +68,7 @@ def preset(name: str) -> Preset:
 
 
 class HeldNoiseTD3(TD3):
-    """TD3 that holds its exploration noise for a whole update step, for cars that must gain momentum."""
+    """TD3 with the same exploration noise for a whole update, for cars that must gain momentum."""
 
     def _explore(
         self, key: Key[Array, ""], learner: TD3Learner, obs: PyTree, n_steps: Float[Array, ""]

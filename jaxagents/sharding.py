@@ -1,4 +1,4 @@
-"""Meshes of devices: splitting arrays over them, and copying arrays to each of them."""
+"""Meshes of devices: sharding and replicating arrays."""
 
 import os
 from collections.abc import Callable
@@ -13,13 +13,13 @@ from jaxagents.core.arrays import leaves_by_name
 from jaxagents.core.numbers import multiples_near, positive
 
 DATA_AXIS = "data"
-"""Name of the axis of a mesh over which the work of a training is split."""
+"""Name of the mesh axis that splits the work of a run."""
 
 
 _N_PROCESSES = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
-"""Where launchers say how many processes they start."""
+"""Environment variables in which launchers store the number of processes."""
 _LAUNCHED = ("JAX_COORDINATOR_ADDRESS", "SLURM_STEP_NODELIST", "OMPI_MCA_orte_hnp_uri")
-"""Variables that are set where JAX can find out by itself how processes were launched."""
+"""Environment variables from which JAX can tell how processes were launched."""
 
 
 def initialize(
@@ -32,9 +32,9 @@ def initialize(
 ) -> None:
     """Lets this process train together with others.
 
-    Call it before JAX computes anything, as it already does when gymnax is imported. Under Slurm, under
-    Open MPI and on TPUs, JAX finds out all arguments by itself. A single process goes on alone,
-    so that a script may always begin with this. A second call does nothing.
+    Call it before JAX computes anything; importing gymnax already does. Under Slurm, under Open MPI and
+    on TPUs, JAX detects all arguments. A single process continues alone, so that a script may always
+    start with this call. A second call does nothing.
 
     ```python
     from jaxagents import sharding
@@ -44,19 +44,19 @@ def initialize(
     agent.train(rng, hyperparams, mesh=sharding.make_mesh())
     ```
 
-    It is `jax.distributed.initialize`, but a process that has died ends the others after 30 seconds
-    instead of 100.
+    This is `jax.distributed.initialize`, except that when a process dies, the others end after 30
+    seconds instead of 100.
 
     Args:
         coordinator_address: Host and port of process 0, such as `"10.0.0.1:12345"`.
         num_processes: Number of processes.
-        process_id: Number of this process, from 0.
-        heartbeat_timeout_seconds: Seconds of silence after which a process counts as dead.
+        process_id: Index of this process, from 0.
+        heartbeat_timeout_seconds: Seconds without a heartbeat after which a process counts as dead.
         **options: Further arguments of `jax.distributed.initialize`.
 
     Raises:
-        ValueError: Only some of the three arguments are given, and JAX cannot find out the others.
-        RuntimeError: JAX has computed something before, such as in the import of gymnax.
+        ValueError: Only some of the first three arguments are given, and JAX cannot detect the others.
+        RuntimeError: JAX has already computed something, for example when gymnax was imported.
     """
     if jax.distributed.is_initialized() or _is_alone(num_processes):
         return
@@ -76,16 +76,16 @@ def initialize(
 
 
 def _is_alone(num_processes: int | None) -> bool:
-    """Whether a launcher, if there is one, starts no other process."""
+    """Whether this is known to be the only process."""
     counts = [os.environ[name] for name in _N_PROCESSES if name in os.environ]
     return num_processes == 1 if num_processes is not None else counts[:1] == ["1"]
 
 
 def make_mesh(n_devices: int | None = None) -> Mesh:
-    """A mesh of one axis, for `agent.train(..., mesh=make_mesh(4))`.
+    """Makes a mesh with one axis, for `agent.train(..., mesh=make_mesh(4))`.
 
     Args:
-        n_devices: Number of devices, of all processes together; all that there are, by default.
+        n_devices: Number of devices over all processes; by default, all devices.
 
     Returns:
         The mesh.
@@ -107,7 +107,7 @@ def make_mesh(n_devices: int | None = None) -> Mesh:
 def shard_batch(batch: PyTree, mesh: Mesh | None = None, axis: str = DATA_AXIS) -> PyTree:
     """Splits the samples of a batch over devices.
 
-    A compiled function that is given the result runs on all of them, unchanged:
+    A compiled function then runs on all of them, without any change:
 
     ```python
     learner = replicate(learner)
@@ -116,15 +116,15 @@ def shard_batch(batch: PyTree, mesh: Mesh | None = None, axis: str = DATA_AXIS) 
 
     Args:
         batch: Pytree of arrays with a leading axis of samples.
-        mesh: Devices; all that this process has, by default.
-        axis: Axis of the mesh over which the samples are split.
+        mesh: Devices; by default, all of this process.
+        axis: Mesh axis over which to split the samples.
 
     Returns:
         The batch, on the devices.
 
     Raises:
-        ValueError: The mesh has no such axis, or an array's samples cannot be shared out equally; the
-            error names the array.
+        ValueError: The mesh has no such axis, or the devices cannot share the samples of an array
+            equally; the error names the array.
     """
     mesh = _mesh_with(axis) if mesh is None else mesh
     check_axis(mesh, axis)
@@ -138,7 +138,7 @@ def replicate(tree: PyTree, mesh: Mesh | None = None) -> PyTree:
 
     Args:
         tree: Pytree of arrays, such as a learner.
-        mesh: Devices; all that this process has, by default.
+        mesh: Devices; by default, all of this process.
 
     Returns:
         The pytree, on the devices.
@@ -154,7 +154,7 @@ def check_axis(mesh: Mesh, axis: str = DATA_AXIS) -> None:
         axis: Name of the axis.
 
     Raises:
-        ValueError: It does.
+        ValueError: The axis is missing.
     """
     if axis not in mesh.shape:
         raise ValueError(f"The mesh has no axis {axis!r}; it has {list(mesh.axis_names)}.")
@@ -163,15 +163,15 @@ def check_axis(mesh: Mesh, axis: str = DATA_AXIS) -> None:
 def on_each_device(function: Callable, *args: PyTree) -> PyTree:
     """Calls a function of rows on each device of the mesh of `jax.set_mesh`, with the device's rows.
 
-    A decision that the function bases on all of its rows is then made by each device for itself.
+    If the function makes a decision based on all its rows, each device makes it separately.
 
     Args:
         function: Function that returns a row for each row.
         *args: Pytrees of arrays with a common leading axis.
 
     Returns:
-        What it returns for all rows. It is called once with all of them if there is no mesh, or if the
-        devices cannot share them equally.
+        The results for all rows. Without a mesh, or if the devices cannot share the rows equally, the
+        function is called once with all of them.
     """
     n = n_devices()
     if n == 1 or any(len(x) % n for x in jax.tree.leaves(args)):
@@ -188,7 +188,7 @@ def mean_over_devices(function: Callable, *args: PyTree) -> PyTree:
         *args: Pytrees of arrays with a common leading axis, which the devices share equally.
 
     Returns:
-        The mean of what it returns on each device.
+        The mean of the results over devices.
     """
 
     def average(*args: PyTree) -> PyTree:
@@ -205,7 +205,7 @@ def n_devices() -> int:
 
 
 def whole(tree: PyTree) -> PyTree:
-    """Asks the compiler for a copy on every device over which the mesh of `jax.set_mesh` splits rows.
+    """Replicates arrays on the devices of the mesh of `jax.set_mesh`, inside a compiled function.
 
     Args:
         tree: Pytree of arrays.
@@ -219,14 +219,14 @@ def whole(tree: PyTree) -> PyTree:
 
 
 def in_one_order(rollout: PyTree, replicated: bool = True) -> PyTree:
-    """The samples of a rollout that all devices have, in an order that no mesh changes.
+    """Flattens a replicated rollout to samples, in the same order for any mesh.
 
-    Sums over two axes are rounded by the order in which they lie in memory, which a compiler chooses
-    otherwise where the arrays were split.
+    The rounding of a sum over two axes depends on the memory layout, which the compiler may choose
+    differently for arrays that were split.
 
     Args:
         rollout: Pytree of arrays shaped `(time, environments, ...)`.
-        replicated: Whether all devices have them; otherwise the rollout stays as it is.
+        replicated: Whether it is replicated; otherwise it is returned unchanged.
 
     Returns:
         The pytree, shaped `(samples, ...)`.

@@ -1,4 +1,4 @@
-"""A package of 0.2.5, whose imports fail with the name of what took its place."""
+"""A removed package of 0.2.5. Importing it raises an error that names its replacement."""
 
 from jaxagents.core.names import former_module
 

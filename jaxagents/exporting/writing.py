@@ -90,7 +90,7 @@ def export_policy(
         for name, keys in (("greedy", ()), ("drawn", (key,)))
     }
     tensors = {
-        # safetensors ignores the memory order of arrays.
+        # safetensors would misread arrays in another memory order.
         **{f"weights/{name}": np.asarray(array, order="C") for name, array in used.items()},
         **{f"carry/{i:04}": np.asarray(array, order="C") for i, array in enumerate(memory)},
         **{f"program/{name}": np.frombuffer(code, np.uint8) for name, code in codes.items()},

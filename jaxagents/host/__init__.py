@@ -1,4 +1,4 @@
-"""Tools for loops of your own around Gymnasium environments: evaluation, monitors and videos."""
+"""Tools for custom loops around Gymnasium environments: evaluation, monitors and videos."""
 
 from jaxagents.host.environments import EpisodeMonitor as EpisodeMonitor
 from jaxagents.host.environments import example_transition as example_transition

@@ -1,4 +1,4 @@
-"""Gymnasium environments in loops of one's own: rescaled actions, transitions, and statistics."""
+"""Gymnasium environments in custom loops: rescaled actions, transitions, and statistics."""
 
 import functools
 from typing import Any, SupportsFloat, TypeVar
@@ -24,20 +24,20 @@ EnvT = TypeVar("EnvT", bound=gymnasium.Env | VectorEnv)
 
 
 def rescale_actions(env: EnvT) -> EnvT:
-    """An environment whose box actions lie in [-1, 1], as learners give them.
+    """Rescales an environment's continuous actions to [-1, 1], the range of learners.
 
-    No action in [-1, 1] rounds to just outside of the environment's own box.
+    No action in [-1, 1] rounds to a value outside the environment's own bounds.
 
     Args:
-        env: An environment with box or discrete actions, or a vector of them.
+        env: An environment with continuous or discrete actions, or a vector environment.
 
     Returns:
-        The environment itself, where nothing is to be done, else in a
-            `gymnasium.wrappers.RescaleAction` that clips, or its form for vectors.
+        The environment in a `gymnasium.wrappers.RescaleAction` that clips, or in its vector version;
+            unchanged if its actions are discrete or already in [-1, 1].
 
     Raises:
-        TypeError: It is neither.
-        ValueError: Its actions are neither numbers within finite bounds nor 0, 1, 2, ...
+        TypeError: `env` is neither.
+        ValueError: Actions are neither continuous with finite bounds nor 0, 1, 2, ...
     """
     if not isinstance(env, gymnasium.Env | VectorEnv):
         raise TypeError(
@@ -62,20 +62,20 @@ def rescale_actions(env: EnvT) -> EnvT:
 
 
 class RescaleAction(gymnasium.wrappers.RescaleAction):
-    """Maps actions in [-1, 1] to the environment's box, none of them to just outside by rounding."""
+    """Maps actions in [-1, 1] to the environment's bounds, without rounding to values outside."""
 
     def __init__(self, env: gymnasium.Env) -> None:
-        """Wraps an environment with a bounded box of actions."""
-        RecordConstructorArgs.__init__(self)  # for its specification, which then names no bounds
+        """Wraps an environment with bounded continuous actions."""
+        RecordConstructorArgs.__init__(self)  # keeps the bounds out of its specification
         super().__init__(env, -1, 1)  # pyright: ignore[reportArgumentType]
         self.func: Any = functools.partial(_to_box, env.action_space)
 
 
 class RescaleVector(gymnasium.wrappers.vector.VectorizeTransformAction):
-    """The form of `RescaleAction` for vectors."""
+    """The version of `RescaleAction` for vector environments."""
 
     def __init__(self, env: VectorEnv) -> None:
-        """Wraps a vector of environments with a bounded box of actions."""
+        """Wraps a vector environment with bounded continuous actions."""
         super().__init__(env, RescaleAction)
 
 
@@ -86,17 +86,16 @@ def _to_box(space: Any, action: np.ndarray) -> np.ndarray:
 def example_transition(
     env: gymnasium.Env | VectorEnv, n_envs: int | None = None
 ) -> dict[str, PyTree]:
-    """Shapes and types of a transition.
+    """An example transition, for its shapes and dtypes.
 
     Args:
-        env: The environment, or a vector of them.
-        n_envs: Number of environments that are played in at once; by default the size of the vector, or
-            one.
+        env: The environment, or a vector environment.
+        n_envs: Number of parallel environments; by default the size of the vector, or one.
 
     Returns:
-        The transition, of zeros. With several environments it has an entry `environments`, the number of
-            the one that a transition is from. The dict knows the environment's space of actions, as its
-            attribute `action_space`, so that a buffer and its datasets know the units of their actions.
+        A transition of zeros. With several environments it has an entry `environments`, the index of the
+            environment that a transition comes from. The dict has the environment's `action_space` as an
+            attribute, so that a buffer and its datasets know the units of their actions.
 
     Raises:
         ValueError: An observation is neither an array nor a dict of them.
@@ -120,17 +119,18 @@ def example_transition(
 class EpisodeMonitor(RecordEpisodeStatistics):
     """Reports return, length and duration of each episode in `info`, and counts steps.
 
-    Every step's `info["total"]["timesteps"]` is the number of steps since the monitor was made. The info
-    of an episode's last step also has `info["episode"]` with `return` (the undiscounted sum of rewards),
-    `length` (in steps) and `duration` (in seconds of the clock).
+    Every step's `info["total"]["timesteps"]` is the number of steps since the monitor was made. The last
+    step of an episode also has `info["episode"]` with `return` (the undiscounted sum of rewards),
+    `length` (in steps) and `duration` (in seconds of wall time).
 
     ```python
     env = EpisodeMonitor(gymnasium.make("Pendulum-v1"))
     env = rescale_actions(env)
     ```
 
-    It sees what the environment inside of it does: put wrappers that end episodes (`TimeLimit`) inside,
-    and those that change rewards inside or outside, according to which rewards are to be reported.
+    It only sees the environment inside it: put wrappers that end episodes (`TimeLimit`) inside. Put
+    wrappers that change rewards inside to report the changed rewards, or outside to report the original
+    ones.
 
     Attributes:
         total_timesteps: Number of steps since the monitor was made.
@@ -149,7 +149,7 @@ class EpisodeMonitor(RecordEpisodeStatistics):
         self.total_timesteps = 0
 
     def step(self, action: PyTree) -> tuple[PyTree, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Steps the environment, and reports."""
+        """Takes one step."""
         observation, reward, terminated, truncated, info = super().step(action)
         self.total_timesteps += 1
         info["total"] = {"timesteps": self.total_timesteps}

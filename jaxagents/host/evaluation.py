@@ -1,4 +1,4 @@
-"""Playing whole episodes of a Gymnasium environment, to evaluate a policy or to film it."""
+"""Playing whole episodes of a Gymnasium environment, to evaluate a policy or record videos."""
 
 import copy
 import itertools
@@ -26,7 +26,7 @@ Policy = Callable[[PyTree], PyTree]
 
 
 class _Step(NamedTuple):
-    """One step of an episode, or, stacked along a first axis, all of them."""
+    """One step of an episode, or all its steps, stacked along a first axis."""
 
     observation: PyTree
     action: PyTree
@@ -41,9 +41,9 @@ def evaluate(
 ) -> dict[str, np.ndarray]:
     """Plays episodes one after another.
 
-    The environment starts episode `i` from a seed derived from `seed` and `i`, so that the same policy
-    meets the same episodes again. Observations are handed to the policy as they come, without a batch
-    axis; an episode lasts until the environment ends it (`gymnasium.wrappers.TimeLimit` adds a limit).
+    Episode `i` starts from a seed derived from `seed` and `i`, so that evaluations are reproducible. The
+    policy gets observations as they are, without a batch axis. An episode lasts until the environment
+    ends it (`gymnasium.wrappers.TimeLimit` adds a limit).
 
     ```python
     policy = functools.partial(learner.sample_actions, temperature=0.0)
@@ -58,12 +58,12 @@ def evaluate(
         seed: Seed of the episodes, not negative.
 
     Returns:
-        Arrays shaped `(n_episodes,)`: `returns` (undiscounted; NaN where observations or
-        rewards were not finite), `lengths` (steps), `final_rewards` (rewards of the last
+        Arrays of shape `(n_episodes,)`: `returns` (undiscounted; NaN where observations or
+        rewards were non-finite), `lengths` (steps), `final_rewards` (rewards of the last
         steps), `terminated` and `truncated`.
 
     Raises:
-        TypeError: `env` is not a single Gymnasium environment, or a number is no integer.
+        TypeError: `env` is not a single Gymnasium environment, or a number is not an integer.
         ValueError: An action does not fit the environment's action space, `n_episodes` is not positive,
             or `seed` is negative.
     """
@@ -74,7 +74,7 @@ def evaluate(
 def evaluate_with_trajectories(
     policy: Policy, env: gymnasium.Env, n_episodes: int = 10, *, seed: int = 0
 ) -> tuple[dict[str, np.ndarray], list[dict[str, PyTree]]]:
-    """Plays episodes one after another, and keeps all that happened.
+    """Plays episodes one after another, and returns all their steps too.
 
     Args:
         policy: Maps one observation to one action.
@@ -83,13 +83,13 @@ def evaluate_with_trajectories(
         seed: Seed of the episodes, not negative.
 
     Returns:
-        The metrics of [`evaluate`][jaxagents.host.evaluate], and for each episode a dict of arrays
-            with one row for each step, as [`Dataset`][jaxagents.data.Dataset] takes it:
-            `observations`, `actions`, `rewards`, `next_observations`, `masks` and `ends`. The dict
-            knows the space of the actions, as its attribute `action_space`.
+        The metrics of [`evaluate`][jaxagents.host.evaluate], and for each episode a dict of arrays with
+            one row per step, for a [`Dataset`][jaxagents.data.Dataset]: `observations`, `actions`,
+            `rewards`, `next_observations`, `masks` and `ends`. The dict has the environment's
+            `action_space` as an attribute.
 
     Raises:
-        TypeError: `env` is not a single Gymnasium environment, or a number is no integer.
+        TypeError: `env` is not a single Gymnasium environment, or a number is not an integer.
         ValueError: An action does not fit the environment's action space, `n_episodes` is not positive,
             or `seed` is negative.
     """
@@ -104,15 +104,15 @@ def evaluate_with_trajectories(
 def concatenate_trajectories(
     trajectories: Sequence[Mapping[str, PyTree]], seed: int = 0
 ) -> Dataset:
-    """All steps of episodes in one dataset.
+    """Joins the steps of episodes in one dataset.
 
     Args:
-        trajectories: Dicts of arrays with a first axis of steps, all structured alike.
+        trajectories: Dicts of arrays with a first axis of steps, all with the same structure.
         seed: Seed of the dataset's sampling.
 
     Returns:
-        The dataset, whose rows are in the order of the episodes. Tuples, as of a `Tuple` space, become
-            dicts with the keys `"0"`, `"1"`, and so on. It knows the units of its actions if they do.
+        The dataset, with rows in the order of the episodes. Tuples, as from a `Tuple` space, become
+            dicts with keys `"0"`, `"1"`, and so on. It takes its `action_space` from them.
 
     Raises:
         ValueError: There are no trajectories, or their actions are in different units.
@@ -140,34 +140,33 @@ def record_video(
     seed: int = 0,
     fps: float | None = None,
 ) -> dict[str, np.ndarray]:
-    """Films episodes, the same that [`evaluate`][jaxagents.host.evaluate] plays with this seed.
+    """Records the episodes that [`evaluate`][jaxagents.host.evaluate] plays with the same seed.
 
     ```python
     env = gymnasium.make("Pendulum-v1", render_mode="rgb_array")
     metrics = record_video(policy, env, "pendulum.gif")
     ```
 
-    A GIF counts time in hundredths of a second, and viewers play it at most at 50 frames a second:
-    of a faster video it holds every second frame (or third, ...), so that time passes as it should. Its
-    frames stay in memory until it is written; an MP4 is written as it goes.
+    Viewers play at most 50 frames per second of a GIF, so a faster GIF drops frames to keep its speed.
+    GIF frames are kept in memory until the end; an MP4 is written as it goes.
 
     Args:
         policy: Maps one observation to one action.
         env: A single environment, made with `render_mode="rgb_array"`.
-        path: The file to write, which must not exist; it ends in `.gif` or `.mp4`.
-        n_episodes: Number of episodes, one after another in the video.
+        path: The file to write, ending in `.gif` or `.mp4`; it must not exist yet.
+        n_episodes: Number of episodes in the video.
         seed: Seed of the episodes.
-        fps: Frames (steps) a second; by default the environment's `metadata["render_fps"]`.
+        fps: Frames (steps) per second; by default the environment's `metadata["render_fps"]`.
 
     Returns:
         The metrics of [`evaluate`][jaxagents.host.evaluate].
 
     Raises:
         TypeError: `env` is not a single Gymnasium environment.
-        ValueError: The environment renders no arrays, `path` has another ending, or `fps` is not
-            positive.
+        ValueError: The environment does not render arrays, `path` has another extension, or `fps` is
+            not positive.
         FileExistsError: The file exists.
-        FileNotFoundError: Its folder does not exist.
+        FileNotFoundError: The folder does not exist.
         ImportError: imageio or imageio-ffmpeg is not installed.
     """
     _check_single(env)
@@ -190,15 +189,15 @@ def record_video(
 
 
 def supply_rng(f: Callable[..., PyTree], rng: RandomKey | None = None) -> Policy:
-    """Gives a function a fresh random key at each call.
+    """Passes a fresh random key to a function at each call.
 
     ```python
     metrics = evaluate(supply_rng(learner.sample_actions), env)
     ```
 
     Args:
-        f: Takes a random key as its keyword argument `seed`.
-        rng: Random key, or its seed, from which the fresh ones derive; 0 by default.
+        f: A function with a keyword argument `seed` for a random key.
+        rng: Random key or seed from which the fresh keys derive; 0 by default.
 
     Returns:
         The function without `seed`. It counts its calls: make a new one to get the same keys again.
@@ -230,7 +229,7 @@ def _episodes(
     seed: int,
     show: Callable[[], None] = lambda: None,
 ) -> Iterator[Iterator[_Step]]:
-    """Plays one episode after another, whose steps are taken as they are drawn, and shows each state."""
+    """Plays one episode after another, lazily, and calls `show` for each state."""
     _check_single(env)
     seed = operator.index(seed)
     for number in range(positive("n_episodes", n_episodes)):
@@ -241,7 +240,7 @@ def _episodes(
 def _play(
     policy: Policy, env: gymnasium.Env, seed: int, show: Callable[[], None]
 ) -> Iterator[_Step]:
-    # The copies: environments may write into what they gave and were given, and policies too.
+    # Copies, since environments and policies may write to arrays that they return or receive.
     first, _ = start_of(env, env.reset(seed=seed))
     observation, over = copy.deepcopy(first), False
     show()
@@ -257,7 +256,7 @@ def _play(
 
 
 def _to_space(action: PyTree, space: gymnasium.Space) -> PyTree:
-    """An action as the environment takes it, in the memory of the host."""
+    """Converts an action to the environment's format, in host memory."""
     if space.shape is None or space.dtype is None:  # a dict or a tuple of spaces
         return copy.deepcopy(jax.device_get(action))
     array = np.asarray(action)

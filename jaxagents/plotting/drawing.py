@@ -76,7 +76,7 @@ def inter_quartile_mean(values: Float[np.ndarray, "runs ..."]) -> Estimate:
 
 
 def in_words(n_runs: int) -> str:
-    """The label of a curve over that many runs."""
+    """The label of a curve over `n_runs` runs."""
     if n_runs == 1:
         return "one run"
     return f"inter-quartile mean of {n_runs} runs, {100 * _CONFIDENCE:.0f} % interval"
@@ -144,7 +144,7 @@ def draw_runs(
 
 
 def name_steps(axes: "Axes", label: str) -> None:
-    """Labels the x axis, with 200k for 200,000 unless its numbers are formatted already."""
+    """Labels the x axis, with 200k for 200,000 unless it has a formatter already."""
     ticker = require("matplotlib.ticker", EXTRA)
     axes.set_xlabel(label)
     if isinstance(axes.xaxis.get_major_formatter(), ticker.ScalarFormatter):

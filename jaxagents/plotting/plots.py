@@ -33,7 +33,7 @@ _ORDER = ("loss", "norm", "entropy", "kl")
 _N_COLUMNS = 3
 _N_IN_ROW = 2
 _INCHES_PER_ROW = 0.22
-"""Of the legend of `plot_losses`, which has two sets in a row."""
+"""Height of a legend row in `plot_losses`, with two sets per row."""
 _INCHES_PER_SET = 0.32
 
 
@@ -222,7 +222,7 @@ def _reported(trainings: Trainings) -> list[str]:
 
 
 def _panels(number: int, n_in_legend: int) -> tuple["Figure", list["Axes"]]:
-    """Panels of one size, in a figure that has room for a legend below them."""
+    """Equal panels, in a figure with room for a legend below them."""
     n_columns = min(_N_COLUMNS, number)
     n_rows = -(-number // n_columns)
     height = 0.4 + 2.1 * n_rows + _INCHES_PER_ROW * (n_in_legend // _N_IN_ROW)

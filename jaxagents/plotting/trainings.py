@@ -17,7 +17,7 @@ from jaxagents.core.numbers import positive
 
 _METRICS = "metrics.jsonl"
 _COUNTERS = ("update_step", "step")
-"""Step counters of agents, and of loops of one's own."""
+"""Step counters of agents, and of custom loops."""
 _MEMBER = ("set", "seed")
 _LEADING = 3
 """Number of the axes of sets, runs and points."""
@@ -25,7 +25,7 @@ _LEADING = 3
 
 @runtime_checkable
 class SweepLike(Protocol):
-    """The result of a sweep: runners and metrics with leading axes of sets and seeds."""
+    """Result of a sweep: runners and metrics with leading axes of sets and seeds."""
 
     @property
     def runners(self) -> PyTree:
@@ -40,7 +40,7 @@ class SweepLike(Protocol):
 
 Source: TypeAlias = Mapping[str, Any] | SweepLike | str | os.PathLike | Sequence["Source"]
 """Metrics of one run, of seeds trained under `jax.vmap`, or of a sweep; the result of `sweep`; the
-folder (`checkpoint_dir`) of a run or a sweep; or a list of these, as the runs of one experiment."""
+folder (`checkpoint_dir`) of a run or a sweep; or a list of these, the runs of one experiment."""
 
 
 class Trainings(NamedTuple):
@@ -127,7 +127,7 @@ def read_trainings(source: Source) -> Trainings:
 
 
 def _of_metrics(metrics: Mapping[str, Any], sets: Mapping[str, Any]) -> Trainings:
-    """From metrics, and the hyperparameters of all sets as in JSON."""
+    """Makes `Trainings` from metrics and the hyperparameters of all sets in JSON form."""
     counter = next((name for name in _COUNTERS if name in metrics), None)
     if counter is None:
         raise ValueError(
@@ -184,7 +184,7 @@ def _means(run: Trainings, name: str) -> np.ndarray:
 
 
 def _of_folder(path: Path) -> Trainings:
-    """From the folder of a run or a sweep, or the parent folder of a sweep."""
+    """Makes `Trainings` from the folder of a run or a sweep, or the parent folder of a sweep."""
     path = path.parent if path.name == _METRICS else path
     if not (path / _METRICS).exists() and (path / "sweep" / _METRICS).exists():
         path = path / "sweep"
@@ -214,8 +214,8 @@ def _of_folder(path: Path) -> Trainings:
 def read_points(file: Path) -> list[dict[str, Any]]:
     """The evaluation points in a file of metrics, in order.
 
-    Where a run restarted, or resumed from an earlier point, its abandoned points are left out. So are
-    lines cut off by a kill, and a last line that is still being written.
+    Points that a run abandoned when it restarted, or resumed from an earlier point, are left out. So
+    are lines cut off by a kill, and a last line that is still being written.
 
     Raises:
         ValueError: There are no points yet, or a line is not a point.
@@ -259,7 +259,7 @@ def _columns(points: list[dict[str, Any]]) -> dict[str, np.ndarray]:
 
 
 def _number(value: Any) -> float:
-    """A number from JSON, which has NaN as `null` and infinity as a string."""
+    """A number from JSON, where NaN is `null` and infinity is a string."""
     return np.nan if value is None else float(value)
 
 
@@ -270,7 +270,7 @@ def _flat(
     flat = {}
     for name, value in tree.items():
         if isinstance(value, list) and all(isinstance(part, list) for part in value):
-            value = {str(i): part for i, part in enumerate(value)}  # as a PiecewiseSchedule has
+            value = {str(i): part for i, part in enumerate(value)}  # of a PiecewiseSchedule
         if isinstance(value, Mapping):
             within = " " if "schedule" in value else separator
             flat |= _flat(value, f"{prefix}{name}{within}", within)
@@ -311,7 +311,7 @@ def labels_of(sets: Mapping[str, Float[np.ndarray, "n_sets"]], n_sets: int) -> l
 
 
 def _texts(values: Float[np.ndarray, "n_sets"]) -> tuple[str, ...]:
-    """Numbers with three digits, or with all if three do not tell them apart."""
+    """Numbers with three digits, or more if three do not distinguish them."""
     numbers = [float(str(np.float32(value))) for value in values]
     short = tuple(f"{number:.3g}" for number in numbers)
     if len(set(short)) == len(set(numbers)):
