@@ -1,4 +1,4 @@
-"""Environments as the agents see them."""
+"""Environments, as agents see them."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Imports gymnasium and pettingzoo once they are needed."""
+    """Imports gymnasium and pettingzoo lazily."""
     if name in ("Gymnasium", "PettingZoo"):
         return adapter_named(name.lower())
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

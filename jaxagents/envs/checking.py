@@ -1,4 +1,4 @@
-"""A check of an environment by random play, for whoever has just written one."""
+"""A check of new environments by random play."""
 
 import functools
 import warnings
@@ -40,25 +40,25 @@ _N_ENVS = 8
 _NEVER = int(np.iinfo(np.int32).max)
 _N_REPEATED_STEPS = 64
 _FEW = 4
-"""With this many episodes or more, equal lengths are no coincidence."""
+"""With at least this many episodes, equal lengths are no coincidence."""
 
 _Draw = Callable[[Key[Array, ""], PyTree], PyTree]
 """Draws an action of one environment, given a random key and an observation."""
 
 
 class EnvironmentReport(NamedTuple):
-    """The findings of a check of an environment; `print` shows them.
+    """The result of `check_env`; print it for a summary.
 
     Attributes:
         name: Name of the environment.
-        n_actors: Number of actors; `None` if there is one and no axis of actors.
-        observation_space: Its space of observations, `None` if it declares none.
-        action_space: Its space of actions, `None` if it declares none.
+        n_actors: Number of actors; `None` for one actor without an axis.
+        observation_space: Observation space; `None` if undeclared.
+        action_space: Action space; `None` if undeclared.
         n_steps: Number of steps played, over all environments.
         lengths: Lengths of the episodes that ended, in steps.
-        returns: Their undiscounted returns, under random actions.
-        truncated: Whether they were cut, rather than ended.
-        warnings: Findings that are suspicious, but may be intended.
+        returns: Their undiscounted returns under random actions.
+        truncated: Whether they were truncated rather than terminated.
+        warnings: Suspicious findings that may be intended.
     """
 
     name: str
@@ -100,27 +100,27 @@ def check_env(
     n_steps: int = 1000,
     seed: int = 0,
 ) -> EnvironmentReport:
-    """Checks an environment by playing random actions in it, before an agent is trained there.
+    """Checks an environment with random actions, before you train an agent on it.
 
     ```python
     print(jaxagents.check_env(MyEnvironment()))
     ```
 
     Args:
-        env: Whatever an agent takes: an environment of gymnax, an object with `reset_env` and
+        env: Anything that an agent accepts: a gymnax environment, an object with `reset_env` and
             `step_env`, or an [`Environment`][jaxagents.envs.Environment].
-        env_params: Its parameters; `None` takes `env.default_params`.
-        sample_action: Draws an action (of all actors), given a random key. By default, actions are drawn
-            from the action space uniformly.
-        n_steps: Number of steps, in each of eight environments side by side.
+        env_params: The environment's parameters; `None` uses `env.default_params`.
+        sample_action: Draws an action (of all actors) from a random key. By default, actions are drawn
+            uniformly from the action space.
+        n_steps: Number of steps in each of eight parallel environments.
         seed: Seed of the random keys.
 
     Returns:
-        A report. Whatever is suspicious, but may be intended, is a warning as well.
+        A report. Anything suspicious that may be intended is also issued as a warning.
 
     Raises:
-        TypeError: It is not an environment.
-        ValueError: It has mistakes; the message tells all that were found.
+        TypeError: `env` is not an environment, or is stepped on the host.
+        ValueError: The environment has mistakes; the message lists all that were found.
     """
     n_steps = positive("n_steps", n_steps)
     episodes, draw, doubts = _traced(env, env_params, sample_action)
@@ -151,13 +151,13 @@ def check_env(
     )
 
 
-# Before it is played: shapes, and attributes that are written to.
+# Before playing: shapes, and attributes that are written to.
 
 
 def _traced(
     env: Any, env_params: PyTree, sample_action: Callable | None
 ) -> tuple[Episodes, _Draw, list[str]]:
-    """The environment, its actions, and doubts about its outputs, if their shapes are right."""
+    """Checks shapes; returns the environment, how to draw actions, and warnings about its outputs."""
     name, before = type(env).__name__, dict(getattr(env, "__dict__", {}))
     try:
         made = as_environment(env, env_params)
@@ -170,7 +170,7 @@ def _traced(
         episodes = Episodes(made, _NEVER, () if made.n_actors is None else (made.n_actors,))
         draw = _draw_of(episodes, sample_action)
         action = jax.eval_shape(lambda key: draw(key, None), jax.random.key(0))
-        # Attributes that are written once, such as cached ones, are as they were first.
+        # Attributes that are written only once, such as cached ones, do not count as changed.
         traced_reset(made)
         before = {**getattr(env, "__dict__", {}), **before}
         mistakes = mistakes_in_shapes(episodes, action)
@@ -205,7 +205,7 @@ def _list_of(mistakes: list[str], name: str) -> str:
 
 
 def _told(error: Exception, how: str) -> str:
-    """The message of an error: the whole of a check's, and the first line of any other."""
+    """The message of an error: all of it if a check raised it, else its first line."""
     if type(error) is ValueError:
         return str(error)
     first = next(iter(str(error).strip().splitlines()), "")
@@ -219,10 +219,10 @@ class _Play(NamedTuple):
     """Steps of random play, shaped `(steps, environments)`.
 
     Attributes:
-        length: Number of steps of the episode so far, this one included.
-        returns: Sum of its rewards so far.
-        terminated: Whether the environment ended the episode.
-        truncated: Whether it cut the episode.
+        length: Length of the episode so far, including this step.
+        returns: Return of the episode so far.
+        terminated: Whether the environment terminated the episode.
+        truncated: Whether the environment truncated the episode.
         finite_reward: Whether the reward is finite.
         finite_obs: Whether the observation acted on is finite.
         finite_next_obs: Whether the true successor is finite.
@@ -242,7 +242,7 @@ class _Play(NamedTuple):
 
 
 def _play(episodes: Episodes, draw: _Draw, key: Key[Array, ""], n_steps: int) -> _Play:
-    """Plays random actions in several environments."""
+    """Plays random actions in parallel environments."""
     space = episodes.observation_space
 
     def step(carry: tuple, key: Key[Array, ""]) -> tuple[tuple, _Play]:
@@ -274,12 +274,12 @@ def _play(episodes: Episodes, draw: _Draw, key: Key[Array, ""], n_steps: int) ->
 
 
 def _repeated(episodes: Episodes, draw: _Draw, key: Key[Array, ""]) -> tuple[bool, bool]:
-    """Plays the same actions twice: whether outcomes are then the same, and whether keys matter."""
+    """Plays the same actions twice; returns whether outcomes agree, and whether keys matter."""
     actions = jax.vmap(lambda key: draw(key, None))(jax.random.split(key, _N_REPEATED_STEPS))
     keys = jax.random.split(key, _N_ENVS)
 
     def make_program() -> tuple[str, Callable]:
-        """A program of a few steps, traced anew: its text, and a function that runs it."""
+        """Traces a program of a few steps; returns its text and a function that runs it."""
 
         def play(key: Key[Array, ""]) -> PyTree:
             reset_key, key = jax.random.split(key)
@@ -317,7 +317,7 @@ def _is_finite(tree: PyTree) -> Bool[Array, ""]:
 
 
 def _is_in(space: Space, obs: PyTree) -> Bool[Array, ""]:
-    """Whether an observation is within the bounds of its space, as far as it declares any."""
+    """Whether an observation is within the declared bounds of its space."""
     obs, children = network_input(obs), parts(space)
     if children is not None:
         items = obs if isinstance(obs, dict) else dict(enumerate(jax.tree.leaves(obs)))
@@ -337,7 +337,7 @@ def _is_in(space: Space, obs: PyTree) -> Bool[Array, ""]:
 
 
 def _mistakes_of_play(episodes: Episodes, play: _Play, is_determined: bool) -> list[str]:
-    """Complaints about foreign randomness, NaN, infinity, and masks that allow nothing."""
+    """Errors: randomness from outside JAX, NaN, infinity, and masks that allow nothing."""
     name, reset, step = episodes.env.wording
     mistakes = []
     if not is_determined:
@@ -369,7 +369,7 @@ def _mistakes_of_play(episodes: Episodes, play: _Play, is_determined: bool) -> l
 
 
 def _doubts_of_play(episodes: Episodes, play: _Play, ignores_keys: bool) -> list[str]:
-    """Warnings of unused keys, observations outside of their space, and disguised time limits."""
+    """Warnings: unused keys, observations outside their space, and disguised time limits."""
     name, reset, step = episodes.env.wording
     doubts = []
     if ignores_keys:
@@ -393,7 +393,7 @@ def _doubts_of_play(episodes: Episodes, play: _Play, ignores_keys: bool) -> list
 
 
 def _doubts_about_outputs(episodes: Episodes, action: PyTree) -> list[str]:
-    """Doubts about dtypes, and about flags of actions that no agent takes for a mask, in words."""
+    """Warnings about dtypes, image axes, and flags that are not boolean."""
     name, _, step = episodes.env.wording
     obs, _, outcome = traced_step(episodes.env, action)
     doubts = doubts_about_dtypes(episodes.env, obs, exact=True)

@@ -1,4 +1,4 @@
-"""Checks of environments on shapes alone, which agents make before anything is compiled."""
+"""Checks of environments by their shapes alone, which agents run before compiling anything."""
 
 import random
 import warnings
@@ -31,13 +31,11 @@ _NEED_NUMBERS = (
     jax.errors.TracerIntegerConversionError,
 )
 _NOT_NUMERIC = tuple("OSUMm")
-"""Kinds of NumPy dtypes that JAX has no arrays of."""
-
-# What agents check.
+"""Kinds of NumPy dtypes that JAX does not support."""
 
 
 def check_environment(episodes: Episodes, action: PyTree) -> None:
-    """Raises unless an environment's step returns the shapes that its reset returned.
+    """Raises unless an environment's step matches its reset.
 
     Args:
         episodes: The environment.
@@ -45,8 +43,8 @@ def check_environment(episodes: Episodes, action: PyTree) -> None:
 
     Raises:
         TypeError: Its reset or step cannot be compiled.
-        ValueError: Structure, shape or dtype differ, rewards are not one for each actor, random numbers
-            drawn on the host are part of its program, or it writes to itself.
+        ValueError: Structures, shapes or dtypes differ, there is not one reward per actor, the compiled
+            program contains random numbers from the host, or the environment writes to itself.
     """
     before = _host_generators()
     mistakes = mistakes_in_shapes(episodes, action)
@@ -65,7 +63,7 @@ def check_environment(episodes: Episodes, action: PyTree) -> None:
 
 
 def check_n_actors(env: Environment, agent: str, several: bool) -> None:
-    """Raises `ValueError` unless an environment has the actors that the named agent trains."""
+    """Raises `ValueError` unless an environment has as many actors as the named agent needs."""
     name = env.wording.environment
     if several and env.n_actors is None:
         raise ValueError(
@@ -77,14 +75,14 @@ def check_n_actors(env: Environment, agent: str, several: bool) -> None:
 
 
 def check_numbers(episodes: Episodes, numbers: Mapping[str, PyTree]) -> None:
-    """Raises unless an environment can be compiled while some of its parameters are unknown.
+    """Raises unless an environment can be compiled with some of its parameters traced.
 
     Args:
         episodes: The environment.
-        numbers: The parameters that hyperparameters give, by name.
+        numbers: The parameters from the hyperparameters, by name.
 
     Raises:
-        TypeError: It cannot, or has no such parameters.
+        TypeError: It cannot, or it does not have these parameters.
     """
     episodes.at_update(0, dict.fromkeys(numbers, 0.0))
 
@@ -106,26 +104,26 @@ def check_numbers(episodes: Episodes, numbers: Mapping[str, PyTree]) -> None:
 
 
 def check_alike(own: Episodes, other: Episodes, name: str) -> None:
-    """Raises unless episodes that began in one environment can go on in another.
+    """Raises unless episodes that began in one environment can continue in another.
 
     Args:
-        own: The episodes of the first.
-        other: The episodes of the other.
-        name: Where the other comes from, for the message.
+        own: Episodes of the first.
+        other: Episodes of the other.
+        name: Source of the other, for the message.
 
     Raises:
-        ValueError: A reset gives observations or states of another structure, shape or dtype.
+        ValueError: Their resets return observations or states of different structure, shape or dtype.
     """
     first, second = (jax.eval_shape(episodes.reset, jax.random.key(0)) for episodes in (own, other))
     for what, x, y in zip(("observation", "state"), first, second, strict=True):
         check_same_tree(x, y, f"The {what}", "the agent's own environment", name)
 
 
-# Mistakes and doubts, which `check_env` tells as well.
+# Errors and warnings that `check_env` reports too.
 
 
 def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
-    """Mistakes in the structures, shapes and dtypes that an environment returns, in words."""
+    """Messages about wrong structures, shapes and dtypes that an environment returns."""
     env = episodes.env
     name, reset, step = env.wording
     obs, state, outcome = traced_step(env, action)
@@ -173,7 +171,7 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
 
 
 def doubts_about_dtypes(env: Environment, obs: PyTree, exact: bool) -> list[str]:
-    """Doubts about dtypes of observations; unless exact, about kinds that their space does not hold."""
+    """Warnings about dtypes of observations; unless `exact`, only about dtypes of another kind."""
     doubts, obs = [], jax.eval_shape(in_32_bits, obs)
     for part, declared, found in _with_declared(
         env.observation_space, obs, env.wording.environment
@@ -188,13 +186,13 @@ def doubts_about_dtypes(env: Environment, obs: PyTree, exact: bool) -> list[str]
     return doubts
 
 
-# Observations, and the spaces and masks that belong to them.
+# Spaces and masks of observations.
 
 
 def _with_declared(
     space: Space, obs: PyTree, name: str
 ) -> Iterator[tuple[str, Space, jax.ShapeDtypeStruct]]:
-    """The name, the space and the shape of each array of an observation whose space is declared."""
+    """Yields name, space and shape of each array of an observation whose space is declared."""
     for key, child in (parts(space) or {}).items():
         if isinstance(obs, dict):
             part = obs.get(key)
@@ -207,13 +205,14 @@ def _with_declared(
 
 
 def check_masks(episodes: Episodes) -> None:
-    """Raises unless masks in the observations have a flag for each action, or for each actor.
+    """Raises unless action masks have a flag per action, and actor masks a flag per actor.
 
     Args:
         episodes: The environment.
 
     Raises:
-        ValueError: They have not, or actions are not discrete, or there is a single actor.
+        ValueError: A mask has another shape or dtype, actions are masked that are not discrete, or
+            actors are masked though there is only one.
     """
     obs, _ = jax.eval_shape(episodes.reset, jax.eval_shape(lambda: jax.random.key(0)))
     space, shape = episodes.action_space, episodes.actors_shape
@@ -247,7 +246,7 @@ def check_masks(episodes: Episodes) -> None:
 
 
 def _mask_shapes(space: Space, actors_shape: tuple[int, ...]) -> PyTree:
-    """The shapes of masks of the parts of a space; `None` for a box, which has none."""
+    """The mask shapes of the parts of a space; `None` for a box, which has no mask."""
 
     def shapes(part: Space) -> PyTree:
         if is_multi_discrete(part):
@@ -270,16 +269,16 @@ def _fits(mask: PyTree, expected: PyTree) -> bool:
     return getattr(mask, "shape", None) == expected
 
 
-# Traces: shapes, and state that a compiled program would lose.
+# Tracing: shapes, and state that a compiled program would lose.
 
 
 def traced_reset(env: Environment) -> tuple[PyTree, PyTree]:
-    """The shapes that `reset` returns: observation and state.
+    """Traces `reset`; returns the shapes of the observation and the state.
 
     Raises:
         TypeError: It cannot be compiled.
-        ValueError: It does not return two values, has an empty array in its observation, or writes to
-            the environment, or to one inside of it.
+        ValueError: It does not return two values, its observation has an empty array, or it writes to
+            the environment or to a wrapped one.
     """
     what = f"{env.wording.environment}.{env.wording.reset}"
     is_pair = False
@@ -308,9 +307,9 @@ def traced_reset(env: Environment) -> tuple[PyTree, PyTree]:
 
 
 def traced_step(env: Environment, action: PyTree) -> tuple[PyTree, PyTree, PyTree]:
-    """The shapes of the observation and the state of a reset, and of the outcome of a step after it.
+    """Traces `reset` and `step`; returns the shapes of observation, state and outcome.
 
-    Raises as `traced_reset` does.
+    Raises the errors of `traced_reset`.
     """
     obs, state = traced_reset(env)
     what = f"{env.wording.environment}.{env.wording.step}"
@@ -318,7 +317,7 @@ def traced_step(env: Environment, action: PyTree) -> tuple[PyTree, PyTree, PyTre
 
 
 def _traced(env: Environment, method: Callable, what: str, *args: PyTree) -> PyTree:
-    """The shapes that a method returns, given a random key and more."""
+    """Traces a method with a random key and further arguments; returns the shapes of its outputs."""
 
     def call(*args: PyTree) -> PyTree:
         outcome = method(*args)
@@ -354,7 +353,7 @@ def _traced(env: Environment, method: Callable, what: str, *args: PyTree) -> PyT
 
 
 def written_attributes(env: Any, before: Mapping[str, Any]) -> list[str]:
-    """Messages about attributes of an environment that a traced reset or step has written to."""
+    """Messages about attributes of an environment that a traced reset or step wrote to."""
     now = getattr(env, "__dict__", {})
     changed = [name for name, x in before.items() if now.get(name) is not x]
     traced = [name for name, x in now.items() if any(map(is_traced, jax.tree.leaves(x)))]
@@ -367,7 +366,7 @@ def written_attributes(env: Any, before: Mapping[str, Any]) -> list[str]:
 
 
 def _host_generators() -> Any:
-    """The states of the global random generators of `random` and `numpy.random`."""
+    """States of the global random generators of `random` and `numpy.random`."""
     state: Any = np.random.get_state()  # noqa: NPY002
     return random.getstate(), state[1].tobytes(), state[2:]
 
@@ -377,7 +376,7 @@ def _differs_from_trace_to_trace(env: Environment, action: PyTree) -> bool:
         obs, state = env.reset(key)
         return obs, env.step(key, state, action)
 
-    # A new function each time, since JAX remembers what it has traced.
+    # A new function each time, since JAX caches traces.
     key = jax.eval_shape(lambda: jax.random.key(0))
     first, second = (jax.make_jaxpr(lambda *args: play(*args))(key, action) for _ in range(2))
     return str(first) != str(second) or not all(map(np.array_equal, first.consts, second.consts))

@@ -1,4 +1,4 @@
-"""Pictures of states of environments, and videos of episodes that compiled programs have played."""
+"""Images of environment states, and videos of episodes played by compiled programs."""
 
 import base64
 import dataclasses
@@ -21,25 +21,25 @@ from jaxagents.envs.environment import Environment
 
 Picture = UInt8[np.ndarray, "height width 3"]
 Drawing = Callable[[Any, PyTree, PyTree], Any]
-"""Maps an environment, a state and the environment's parameters to a picture, or to whatever else the
-environment's own `render` returns."""
+"""Maps an environment, a state and the environment's parameters to an image, or to anything else that
+the environment's own `render` returns."""
 
 _FPS_OF_GAMES = 10
 _GRID_SIZE = 240
-"""Pixels of the longer side of a grid, about."""
+"""Approximate size of the longer side of a grid, in pixels."""
 _BACKGROUND = np.array((16, 18, 28), np.uint8)
 _CHANNELS = "56B4E9 F0E442 5A5F73 D55E00 009E73 CC79A7 E69F00 785EF0 FFFFFF 0072B2"
-"""Colours of the channels of a grid, the player's first, which colour-blind people tell apart."""
+"""Colour-blind friendly colours of a grid's channels, the player's first."""
 
 
 def drawing_of(env: Any) -> Drawing | None:
-    """The drawing of an environment: by its method `render`, or by one of ours if there is one.
+    """Finds the function that draws an environment: its own `render`, or one of ours.
 
     Args:
         env: The environment.
 
     Returns:
-        The drawing; `None` if there is none.
+        The function; `None` if there is none.
     """
     ours, _ = _OF_GYMNAX.get(_name(env), (None, _FPS_OF_GAMES))
     is_from_gymnax = type(env).__module__.startswith("gymnax.")
@@ -49,7 +49,7 @@ def drawing_of(env: Any) -> Drawing | None:
         return None
 
     def draw(env: Any, state: PyTree, params: PyTree) -> Picture:
-        while hasattr(state, "env_state"):  # of a wrapper of gymnax
+        while hasattr(state, "env_state"):  # of a gymnax wrapper
             state = state.env_state
         return ours(env, state, params)
 
@@ -57,7 +57,7 @@ def drawing_of(env: Any) -> Drawing | None:
 
 
 def frames_a_second(env: Any) -> float | int:
-    """Steps a second of a video of an environment."""
+    """Steps per second in videos of an environment."""
     _, usual = _OF_GYMNAX.get(_name(env), (None, _FPS_OF_GAMES))
     return getattr(env, "render_fps", usual)
 
@@ -68,18 +68,18 @@ def _name(env: Any) -> str:
 
 
 def as_picture(draw: Callable[[], Any]) -> Any:
-    """The picture that a function draws, without opening a window.
+    """Converts the result of a drawing function to an image, without opening a window.
 
     Args:
-        draw: Returns a picture, or a figure of matplotlib, its axes, or a pair of both.
+        draw: Returns an image, or a matplotlib figure, its axes, or a pair of both.
 
     Returns:
-        The picture, or whatever else it returns.
+        The image, or anything else that `draw` returns.
     """
     try:
         plt = require("matplotlib.pyplot", "plot")
     except ImportError:
-        return draw()  # which may need no matplotlib
+        return draw()  # it may not need matplotlib
     with plt.ioff():
         drawn = draw()
     for part in drawn if isinstance(drawn, tuple) else (drawn,):
@@ -95,9 +95,9 @@ def as_picture(draw: Callable[[], Any]) -> Any:
 
 
 def draw_classic_control(env: Any, state: PyTree, params: PyTree) -> Picture:
-    """Draws an environment of classic control as Gymnasium does, of default size."""
+    """Draws a classic-control environment as Gymnasium does, at the default size."""
     twin = _of_gymnasium(env.name)
-    # Besides the time, gymnax has the numbers of Gymnasium's states, in the same order.
+    # Apart from the time, gymnax's states hold the same numbers as Gymnasium's, in the same order.
     names = [field.name for field in dataclasses.fields(state) if field.name != "time"]
     twin.state = [np.asarray(getattr(state, name)).item() for name in names]
     return twin.render()
@@ -105,7 +105,7 @@ def draw_classic_control(env: Any, state: PyTree, params: PyTree) -> Picture:
 
 @functools.cache
 def _of_gymnasium(name: str) -> Any:
-    """An environment of Gymnasium that draws."""
+    """Creates a Gymnasium environment that draws."""
     import gymnasium
 
     require("pygame", "video")
@@ -118,19 +118,19 @@ def _of_gymnasium(name: str) -> Any:
 
 
 def draw_channels(env: Any, state: PyTree, params: PyTree) -> Picture:
-    """Draws the observation of a game of MinAtar: a grid, with a channel for each kind of object."""
+    """Draws the observation of a MinAtar game: a grid with one channel per kind of object."""
     obs = env.observe(jax.random.key(0), state, None, params)
     return draw_grid(np.asarray(obs) > 0)
 
 
 def draw_grid(channels: Bool[np.ndarray, "rows columns channels"]) -> Picture:
-    """Draws a grid; where several channels are set, the first is seen.
+    """Draws a grid; where several channels are set, the first is shown.
 
     Args:
-        channels: Where the objects of each channel are.
+        channels: Whether each cell has an object of each channel.
 
     Returns:
-        The picture.
+        The image.
     """
     n_rows, n_columns, n_channels = channels.shape
     colours = np.frombuffer(bytes.fromhex(_CHANNELS), np.uint8).reshape(-1, 3)
@@ -153,7 +153,7 @@ _OF_GYMNAX: dict[str, tuple[Drawing, float]] = {
     "Pong-misc": (draw_channels, _FPS_OF_GAMES),
     **{f"{game}-MinAtar": (draw_channels, _FPS_OF_GAMES) for game in _MINATAR},
 }
-"""Drawings of environments of gymnax that have none, by their names, and their steps a second."""
+"""Drawing functions, and steps per second, for gymnax environments by name."""
 
 
 # Videos.
@@ -164,12 +164,12 @@ def check_can_film(env: Environment, path: str | os.PathLike | None, fps: float 
 
     Args:
         env: The environment.
-        path: The file to write, if there is one.
-        fps: Steps a second.
+        path: The video file, if there is one.
+        fps: Steps per second.
 
     Raises:
-        NotImplementedError: The environment does not draw.
-        ValueError: `path` has another ending than `.gif` and `.mp4`, or `fps` is not positive.
+        NotImplementedError: The environment cannot draw.
+        ValueError: `path` ends in neither `.gif` nor `.mp4`, or `fps` is not positive.
         FileExistsError: The file exists.
         FileNotFoundError: Its folder does not exist.
         ImportError: imageio or imageio-ffmpeg is not installed.
@@ -192,14 +192,14 @@ def draw_states(
 
     Args:
         env: The environment.
-        states: Its states along a first axis.
+        states: Its states, time first.
         n_states: Number of states that belong to the episode.
 
     Returns:
-        A picture of each of these states.
+        An image of each of these states.
 
     Raises:
-        ValueError: The environment draws something else.
+        ValueError: The environment does not return an image.
     """
     states = jax.device_get(states)
     render, pictures = f"{env.wording.environment}.render", []
@@ -217,17 +217,17 @@ def draw_states(
 def write_film(
     path: str | os.PathLike, frames: UInt8[np.ndarray, "time height width 3"], fps: float | int
 ) -> None:
-    """Writes frames to a new file, which ends in `.gif` or `.mp4`."""
+    """Writes frames to a new video file, `.gif` or `.mp4`."""
     with film(check_film(path, fps), fps) as its:
         for frame in itertools.islice(frames, 0, None, its.every):
             its.write(frame)
 
 
 class Frames(np.ndarray):
-    """The pictures of an episode, along the first axis; a notebook plays them.
+    """The images of an episode, time first; notebooks show them as a video.
 
     Attributes:
-        fps: Pictures a second.
+        fps: Frames per second.
     """
 
     fps: float | int = _FPS_OF_GAMES
@@ -239,7 +239,7 @@ class Frames(np.ndarray):
         return f"{type(self).__name__} of shape {self.shape}"
 
     def _repr_html_(self) -> str | None:
-        """A film, if this is one and imageio is there."""
+        """A video, if this is one and imageio is installed."""
         if self.ndim != 4 or importlib.util.find_spec("imageio") is None:
             return None
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""The one type of environment that agents see, whichever suite it comes from."""
+"""The common interface of all environments, whichever suite they come from."""
 
 import abc
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ class Step(NamedTuple):
     """Outcome of one step of an environment.
 
     Attributes:
-        obs: The true successor: the observation after the action, also at the end of an episode.
-        state: State that belongs to `obs`.
-        reward: Reward, one number; with several actors one for each, shaped `(n_actors,)`.
-        terminated: Whether the environment ended the episode, so that nothing follows `obs`.
-        truncated: Whether the environment cut an episode that could have gone on from `obs`. A step that
-            is both counts as terminated.
-        info: Further values, by name; may be empty.
+        obs: The true successor: the observation after the action, even at the end of an episode.
+        state: The state at `obs`.
+        reward: Scalar reward; with several actors one per actor, shaped `(n_actors,)`.
+        terminated: Whether the episode ended at `obs`, with no future.
+        truncated: Whether the environment cut an episode that could have continued from `obs`. A step
+            that is both counts as terminated.
+        info: Further values by name; may be empty.
     """
 
     obs: PyTree
@@ -34,11 +34,11 @@ class Step(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """The moment of a run at which an environment is played: the arguments of `at_update`.
+    """The point of a run at which an environment is played: the arguments of `at_update`.
 
     Attributes:
-        update_step: Number of updates made before.
-        params: Parameters given by hyperparameters, by name.
+        update_step: Number of updates so far.
+        params: Environment parameters from the hyperparameters, by name.
     """
 
     update_step: ArrayLike
@@ -46,10 +46,10 @@ class Moment(NamedTuple):
 
 
 class Wording(NamedTuple):
-    """The names of an environment and its methods in messages.
+    """Names of an environment and its methods in messages.
 
     Attributes:
-        environment: The class that its author wrote.
+        environment: The class that the environment's author wrote.
         reset: The method that starts an episode.
         step: The method that takes a step.
     """
@@ -60,27 +60,27 @@ class Wording(NamedTuple):
 
 
 class Environment(abc.ABC):
-    """An environment whose episodes are played inside of compiled programs.
+    """Base class of environments, whose episodes are played inside compiled programs.
 
-    A subclass gives `reset` and `step`, two pure functions of arrays, for one environment: agents map
-    them over many. It need not count steps, and never resets itself: both are left to
+    A subclass defines `reset` and `step`, two pure functions of arrays, for a single environment; agents
+    vmap them over many. It does not count steps and never resets itself. Both are up to
     [`Episodes`][jaxagents.envs.Episodes], which truncates after `max_steps` steps, or earlier if an
-    agent is so configured, and calls `reset` where an episode is over.
+    agent is configured so, and calls `reset` when an episode is over.
 
-    Environments are values: two are equal if their class and attributes are. Attributes are set in the
-    constructor and stay as they are; an agent whose environment has changed warns of it.
+    Environments are values: two are equal if their class and attributes are equal. Set attributes in the
+    constructor and do not change them later; an agent warns if its environment has changed.
 
     Attributes:
-        n_actors: Number of actors, for which actions and rewards have a leading axis; `None` if there
-            is one actor and no such axis.
-        action_space: Space of the actions (of one actor), such as one of gymnax; `None` if it is not
-            declared, which leaves the policy to a subclass of an agent.
-        observation_space: Space of the observations, which are checked against it; `None` if it is not
-            declared.
-        max_steps: Longest episode, in steps, if the environment has a limit of its own.
-        params: Description of the environment in checkpoints, besides its name.
-        render_fps: Steps a second at which videos of episodes play.
-        on_host: Whether it is stepped on the host, so that compiled programs know its shapes alone.
+        n_actors: Number of actors, a leading axis of actions and rewards; `None` for one actor without
+            such an axis.
+        action_space: Action space (of one actor), such as one from gymnax; `None` if undeclared, which
+            leaves the policy to a subclass of an agent.
+        observation_space: Observation space, which observations are checked against; `None` if
+            undeclared.
+        max_steps: The environment's own time limit, in steps per episode, if it has one.
+        params: Describes the environment in checkpoints, in addition to its name.
+        render_fps: Steps per second in videos of episodes.
+        on_host: Whether it is stepped on the host, so that compiled programs only know its shapes.
     """
 
     n_actors: int | None = None
@@ -99,45 +99,45 @@ class Environment(abc.ABC):
             key: Random key.
 
         Returns:
-            The first observation and the state, pytrees of any structure.
+            The first observation and the state, as pytrees of any structure.
         """
 
     @abc.abstractmethod
     def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
-        """Takes one step, and does not start a new episode.
+        """Takes one step, without starting a new episode.
 
         Args:
             key: Random key.
-            state: State, as `reset` or the step before returned it.
-            action: Action, within the bounds of a box; with several actors one for each, along a leading
-                axis.
+            state: State returned by `reset` or by the previous step.
+            action: Action, within the bounds of its space; with several actors one per actor, along a
+                leading axis.
 
         Returns:
-            The outcome, whose observation and state are structured, shaped and typed as from `reset`.
+            The outcome. Its observation and state have the structure, shapes and dtypes of `reset`'s.
         """
 
     def action_mask(self, state: PyTree) -> PyTree[Bool[Array, "*actors n_actions"]] | None:
-        """The actions that a state allows; override it unless all always are.
+        """The actions allowed in a state; override it if some are not.
 
-        Agents then observe a dict of the environment's own observation, as `"observation"`, and of this
-        mask, as `"action_mask"`. An environment may also return such dicts itself.
+        Agents then observe a dict with the environment's own observation under `"observation"` and this
+        mask under `"action_mask"`. An environment may also return such dicts itself.
 
         Args:
-            state: State, as `reset` or `step` returned it.
+            state: State returned by `reset` or `step`.
 
         Returns:
-            Whether each discrete action is allowed (for each actor); `None` if all are.
+            Whether each discrete action is allowed (per actor); `None` if all are.
         """
         return None
 
     def critic_state(self, state: PyTree) -> PyTree:
         """The input of a centralised critic, such as the positions of all actors.
 
-        Only [`MAPPO`][jaxagents.mappo.MAPPO] asks for it. An environment may also return it in
-        observations that are dicts, as `"critic_state"`.
+        Only [`MAPPO`][jaxagents.mappo.MAPPO] uses it. An environment may also return it in observations
+        that are dicts, under `"critic_state"`.
 
         Args:
-            state: State, as `reset` or `step` returned it.
+            state: State returned by `reset` or `step`.
 
         Returns:
             A pytree of arrays; `None` if there is nothing beyond the observations of all actors.
@@ -145,33 +145,33 @@ class Environment(abc.ABC):
         return None
 
     def actor_mask(self, state: PyTree) -> Bool[Array, "actors"] | None:
-        """The actors that still play in a state; override it if actors leave before the others.
+        """The actors still playing in a state; override it if some leave before the others.
 
-        Steps of actors that have left have no weight in on-policy losses, but these actors are asked for
-        actions until the episode ends for all, and their later rewards count for their earlier steps. An
-        environment may also return this in observations that are dicts, as `"actor_mask"`.
+        Steps of actors that have left are masked out of on-policy losses. Such actors still choose
+        actions until the episode ends for all, and their later rewards count towards their earlier
+        steps. An environment may also return this in observations that are dicts, under `"actor_mask"`.
 
         Args:
-            state: State, as `reset` or `step` returned it.
+            state: State returned by `reset` or `step`.
 
         Returns:
-            Whether each actor still plays; `None` if all do.
+            Whether each actor is still playing; `None` if all are.
         """
         return None
 
     def at_update(self, update_step: ArrayLike, params: Mapping[str, ArrayLike]) -> "Environment":
-        """The environment as it is played at an update; override it if it changes during a run.
+        """Returns the environment at a given update; override it if it changes during a run.
 
         Args:
-            update_step: Number of updates made before, which may be traced.
-            params: Parameters given by hyperparameters, which replace the environment's own, by name;
-                they may be traced.
+            update_step: Number of updates so far; may be traced.
+            params: Parameters from the hyperparameters, which replace the environment's own, by name;
+                may be traced.
 
         Returns:
-            The environment; itself if it stays the same.
+            The environment; itself if nothing changes.
 
         Raises:
-            TypeError: Hyperparameters give parameters that it does not have.
+            TypeError: The environment does not have these parameters.
         """
         if params:
             raise TypeError(
@@ -184,24 +184,24 @@ class Environment(abc.ABC):
     def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
         """Draws a state; override it for videos of episodes.
 
-        It is called on the host, outside of compiled programs, and may use any library.
+        It is called on the host, outside compiled programs, and may use any library.
 
         Args:
-            state: State, as `reset` or `step` returned it, as NumPy arrays.
+            state: State returned by `reset` or `step`, as NumPy arrays.
 
         Returns:
-            The picture: red, green and blue as bytes.
+            An RGB image.
 
         Raises:
-            NotImplementedError: The environment does not draw.
+            NotImplementedError: The environment cannot draw.
         """
         raise NotImplementedError(f"{self.name} does not draw.")
 
     def check_compiled(self) -> None:
-        """Raises if it is not played inside of compiled programs.
+        """Raises if compiled programs cannot step the environment.
 
         Raises:
-            NotImplementedError: It is stepped on the host.
+            NotImplementedError: The environment is stepped on the host.
         """
         if self.on_host:
             raise NotImplementedError(
@@ -217,17 +217,17 @@ class Environment(abc.ABC):
 
     @property
     def name(self) -> str:
-        """The name shown, and stored with checkpoints: the class's name unless overridden."""
+        """The name in messages and checkpoints: the class name unless overridden."""
         return type(self).__name__
 
     @property
     def wording(self) -> Wording:
-        """How messages name the environment and its methods; adapters give the names of their suite."""
+        """How messages name the environment and its methods; adapters use their suite's names."""
         return Wording(type(self).__name__, "reset", "step")
 
 
 def check_flag(x: PyTree, what: str) -> None:
-    """Raises `ValueError` unless this is one truth value: no float, which may mean anything."""
+    """Raises `ValueError` unless this is one boolean or integer; floats are too ambiguous."""
     check_size(x, (), what)
     if jnp.issubdtype(x.dtype, jnp.inexact):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Episodes of an environment: bounds of actions, the time limit, and resets."""
+"""Episodes of an environment: action bounds, time limit and resets."""
 
 import copy
 from collections.abc import Mapping
@@ -33,15 +33,15 @@ from jaxagents.envs.spaces import (
 )
 
 LONGEST = 9999
-"""Longest episode, in steps, where neither an environment nor an agent has a limit."""
+"""Time limit, in steps, if neither the environment nor the agent has one."""
 _MANY_ENVIRONMENTS = 256
-"""From this many on, some episode ends in nearly every step, but few end in the same one."""
+"""With at least this many, some episode ends at nearly every step, but few end at once."""
 _N_TURNS = 16
-"""The number of turns, about, in which a CPU would reset all of many environments."""
+"""Roughly how many batches a CPU would need to reset all of many environments."""
 
 
 class EpisodeState(struct.PyTreeNode):
-    """State of an environment and of the episode played in it.
+    """State of an environment and of its current episode.
 
     Attributes:
         envstate: The environment's own state.
@@ -56,13 +56,13 @@ class Timestep(NamedTuple):
     """Outcome of one step.
 
     Attributes:
-        obs: Observation to act on next: of a new episode if this one ended.
-        envstate: State that belongs to `obs`.
+        obs: Observation to act on next: the first of a new episode if this one ended.
+        envstate: State at `obs`.
         reward: Reward, shaped `actors_shape`.
         terminated: Whether the environment ended the episode.
         truncated: Whether a time limit cut the episode.
         next_obs: True successor, before any reset.
-        info: Further values that the environment reports, by name.
+        info: Further values from the environment, by name.
     """
 
     obs: PyTree
@@ -75,32 +75,32 @@ class Timestep(NamedTuple):
 
 
 class InfoNames(NamedTuple):
-    """Names of entries of the info that an environment returns at each step.
+    """Names of the info entries to keep.
 
     Attributes:
-        final: Entries that are kept as they are at the last step of an episode.
-        summed: Entries that are summed up over an episode.
+        final: Entries whose value at the last step of an episode is kept.
+        summed: Entries that are summed over an episode.
     """
 
     final: tuple[str, ...] = ()
     summed: tuple[str, ...] = ()
 
     def of_step(self, info: dict[str, PyTree]) -> dict[str, PyTree]:
-        """The entries of the info of one step."""
+        """The kept entries of one step's info."""
         return {name: info[name] for name in (*self.final, *self.summed)}
 
     def on_host(self, shape: tuple[int, ...]) -> dict[str, Float[Array, "*actors"]]:
-        """Zeros for the entries of a step on the host: a number for each actor."""
+        """Zeros for the entries of a step on the host, one per actor."""
         return {name: jnp.zeros(shape, jnp.float32) for name in (*self.final, *self.summed)}
 
     def before_an_episode(self, info: dict[str, jax.ShapeDtypeStruct]) -> dict[str, Array]:
-        """The entries of an episode without steps, given the shapes of a step's info."""
+        """The entries before the first step of an episode, given the shapes of a step's info."""
         last = {name: jnp.zeros(info[name].shape, info[name].dtype) for name in self.final}
         sums = {name: jnp.zeros(info[name].shape, jnp.float32) for name in self.summed}
         return last | sums
 
     def of_episode(self, earlier: dict[str, PyTree], info: dict[str, PyTree]) -> dict[str, PyTree]:
-        """The entries of an episode after a further step."""
+        """Updates the entries of an episode with the info of one more step."""
         last = {name: info[name] for name in self.final}
         sums = {name: earlier[name] + info[name] for name in self.summed}
         return last | {name: x.astype(earlier[name].dtype) for name, x in sums.items()}
@@ -109,20 +109,19 @@ class InfoNames(NamedTuple):
 class Episodes:
     """One environment with its time limit and resets.
 
-    An episode is over where the environment terminates or truncates it, after `env.max_steps` steps if
-    the environment has such a limit, and after `max_steps` steps.
+    An episode is over when the environment terminates or truncates it, or after `max_steps` steps.
 
     Attributes:
         env: The environment.
-        max_steps: Longest episode, in steps: the shorter of both limits.
+        max_steps: Time limit, in steps: the shorter of the environment's and the agent's.
         actors_shape: `()` for one actor, `(n_actors,)` for several.
-        info_names: Names of the entries of the environment's info that are kept.
+        info_names: Names of the info entries that are kept.
         shows_critic_state: Whether observations include the input of a centralised critic.
         terminate_at_limits: Whether truncated episodes count as terminated.
-        action_space: The environment's space of actions, `None` if it declares none.
-        observation_space: The environment's space of observations, without masks of actions; `None` if
-            it declares none.
-        n_categories: Number of values of an observation that is a single integer; `None` of any other.
+        action_space: The environment's action space; `None` if undeclared.
+        observation_space: The environment's observation space, without action masks; `None` if
+            undeclared.
+        n_categories: Number of values of a single-integer observation; `None` for any other.
         critic_space: The declared space of the entry `"critic_state"` of observations, if any.
     """
 
@@ -138,17 +137,16 @@ class Episodes:
         """Wraps an environment.
 
         Args:
-            env: The environment; [`as_environment`][jaxagents.envs.as_environment] makes one.
-            max_steps: Longest episode, in steps; `None` is the environment's own limit, or 9999 if it
-                has none.
+            env: The environment; create one with [`as_environment`][jaxagents.envs.as_environment].
+            max_steps: Time limit, in steps; `None` uses the environment's own, or 9999 if it has none.
             actors_shape: `()` for one actor, `(n_actors,)` for several.
-            info_names: Names of the entries of the environment's info that are kept; `None` keeps none.
+            info_names: Names of the info entries to keep; `None` keeps none.
             shows_critic_state: Whether observations include the input of a centralised critic.
             terminate_at_limits: Whether truncated episodes count as terminated.
 
         Raises:
-            TypeError: The environment declares something else than spaces, or its limit is no integer.
-            ValueError: Its limit is not positive, or its integers do not start at 0.
+            TypeError: A declared space is not a space, or the time limit is not an integer.
+            ValueError: The time limit is not positive, or observed integers do not start at 0.
         """
         name = env.wording.environment
         check_declared(env.action_space, env.observation_space, name)
@@ -166,14 +164,14 @@ class Episodes:
         self.critic_space = (parts(env.observation_space) or {}).get(CRITIC_STATE)
 
     def at_update(self, update_step: ArrayLike, params: Mapping[str, ArrayLike]) -> "Episodes":
-        """The episodes as they are played at an update; see `Environment.at_update`."""
+        """Returns the episodes at a given update; see `Environment.at_update`."""
         return self.within(self.env.at_update(update_step, params))
 
     def within(self, env: Any) -> "Episodes":
-        """The same episodes, with the same limit, in another environment with like spaces and states.
+        """Returns the same episodes in another environment with the same kind of spaces and states.
 
         Raises:
-            TypeError: It is no `Environment`.
+            TypeError: `env` is not an `Environment`.
         """
         if not isinstance(env, Environment):
             raise TypeError(
@@ -205,7 +203,7 @@ class Episodes:
         Args:
             key: Random key.
             state: State of the episode.
-            action: Action, clipped to the bounds of a box.
+            action: Action, which is clipped to the bounds of its space.
 
         Returns:
             The outcome.
@@ -222,7 +220,7 @@ class Episodes:
         """Takes one step in many environments, and starts the next episode where one ended.
 
         Args:
-            keys: Random keys of the step and of the reset.
+            keys: Random keys for the step and for the reset.
             states: States of the episodes, environments first.
             actions: Actions, environments first.
 
@@ -242,10 +240,10 @@ class Episodes:
         Args:
             key: Random key.
             state: State of the episode.
-            action: Action, clipped to the bounds of a box.
+            action: Action, which is clipped to the bounds of its space.
 
         Returns:
-            The outcome, whose `obs` is the true successor.
+            The outcome, with the true successor as `obs`.
         """
         if jax.tree.structure(action) == self._action_structure:
             action = map_spaces(_within_bounds, self.action_space, action)
@@ -269,7 +267,7 @@ class Episodes:
         )
 
     def _with_entries(self, obs: PyTree, envstate: PyTree) -> PyTree:
-        """An observation, with the masks of the state and the input of critics beside it."""
+        """Adds the state's masks and the critic's input to an observation."""
         state = in_32_bits(self.env.critic_state(envstate)) if self.shows_critic_state else None
         entries = {
             ACTION_MASK: self.env.action_mask(envstate),
@@ -286,8 +284,8 @@ class Episodes:
     ) -> tuple[PyTree, EpisodeState]:
         """Starts the next episode where one is over.
 
-        In few environments, a CPU computes no reset if no episode is over; of many, it resets a few at a
-        time. An accelerator would have to wait for that, and so resets all in every step.
+        With few environments, a CPU skips the resets if no episode is over; with many, it resets a few
+        at a time. An accelerator would have to wait for that, so it resets all of them at every step.
         """
         n_envs = len(over)
 

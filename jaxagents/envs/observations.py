@@ -1,4 +1,4 @@
-"""The meaning of observations for networks, by their space: categories, pixels, and axes of images."""
+"""How networks read observations, given their space: categories, pixels and image axes."""
 
 import warnings
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from jaxagents.networks.preprocessing import Part, Pixels
 from jaxagents.networks.torsos import IMAGE_NDIM
 
 _LARGEST_PIXEL = 2.0**16 - 1
-"""Beyond it, bounds are those of a type rather than of pixels."""
+"""Larger bounds are taken for the range of a dtype rather than of pixels."""
 _MOST_CHANNELS = 16
 _SMALLEST_SIDE = 8
 
@@ -21,7 +21,7 @@ _SMALLEST_SIDE = 8
 def preprocessing(
     space: Space, obs: PyTree, *, n_leading: int = 0, channels_first: bool | None = None
 ) -> tuple[Part, ...]:
-    """How networks are to read observations of a space.
+    """Tells how networks should read the observations of a space.
 
     ```python
     parts = preprocessing(env.observation_space, observation)
@@ -30,15 +30,14 @@ def preprocessing(
 
     Args:
         space: The space; `None` if none is declared.
-        obs: One observation, or its shapes and types.
-        n_leading: Number of axes, such as one of actors, before the axes that a network sees.
+        obs: One observation, or its shapes and dtypes.
+        n_leading: Number of leading axes, such as an actor axis, that a network does not see.
         channels_first: Whether images have their channels first.
 
     Returns:
-        For each array of the observation, what [`preprocess`][jaxagents.networks.preprocess] takes:
-            integers are categories; images are divided by their upper bound, if they are declared to
-            lie between 0 and a bound that networks do not assume anyhow (255 for integers, 1 for real
-            numbers).
+        The `parts` of [`preprocess`][jaxagents.networks.preprocess]. Integers are categories. Images are
+            divided by their upper bound if they are declared to lie between 0 and a bound that networks
+            do not assume anyway (255 for integers, 1 for real numbers).
     """
 
     def part_of(space: Space, x: jax.ShapeDtypeStruct) -> Part:
@@ -56,7 +55,7 @@ def preprocessing(
 
 
 def _with_spaces(space: Space, obs: PyTree) -> Iterator[tuple[Space, jax.ShapeDtypeStruct]]:
-    """The arrays of an observation in order, with the space of each; `None` if none is declared."""
+    """Yields each array of an observation with its space, `None` if none is declared."""
     if jax.tree_util.all_leaves([obs]):
         yield space, obs
         return
@@ -68,7 +67,7 @@ def _with_spaces(space: Space, obs: PyTree) -> Iterator[tuple[Space, jax.ShapeDt
 
 
 def _largest_pixel(space: Space, dtype: np.dtype) -> float | None:
-    """The number by which images of a space are divided; `None` if networks know it by their type."""
+    """The number to divide images by; `None` if their dtype tells networks."""
     is_real = jnp.issubdtype(dtype, jnp.floating)
     if not is_box(space) or np.dtype(dtype).kind == "b" or (is_real and _is_of_integers(space)):
         return None
@@ -82,7 +81,7 @@ def _is_of_integers(space: Space) -> bool:
 
 
 def doubts_about_axes(obs: PyTree, name: str, n_leading: int = 0) -> list[str]:
-    """Doubts about images that seem to have their channels first, in words."""
+    """Warnings about images that seem to have their channels first."""
     shapes = [x.shape[n_leading:] for x in jax.tree.leaves(obs)]
     return [
         f"{name} gives observations of shape {shape}, which looks like images with their channels "
@@ -104,19 +103,19 @@ def check_channels_first(
     is_ours: bool | None = None,
     n_leading: int = 0,
 ) -> None:
-    """Raises if a configuration moves an axis that there is not, and warns where it seems to miss one.
+    """Checks `channels_first` of a configuration against the observations.
 
     Args:
         config: The configuration of an agent.
         obs: One observation, as shapes.
         env: Name of the environment.
-        is_heeded: Whether a network heeds its `channels_first`.
-        is_ours: Whether such a network is one of the library, which takes channels last; by default, if
-            one heeds it.
-        n_leading: Number of axes before the axes that a network sees.
+        is_heeded: Whether a network uses `channels_first`.
+        is_ours: Whether that network is one of the library's, which expect channels last; by default
+            `is_heeded`.
+        n_leading: Number of leading axes that a network does not see.
 
     Raises:
-        ValueError: `channels_first` is true, but no network heeds it, or there are no images.
+        ValueError: `channels_first` is true, but no network uses it or there are no images.
     """
     first, name = getattr(config, "channels_first", None), type(config).__name__
     if first and not is_heeded:

@@ -1,4 +1,4 @@
-"""Games against one of several opponents, such as the past selves of a policy."""
+"""Games against one of several opponents, such as past versions of a policy."""
 
 import copy
 import functools
@@ -13,11 +13,11 @@ from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.wrappers import Wrapper, WrapperState
 
 Play = Callable[[Int[Array, ""], Key[Array, ""], PyTree, Bool[Array, " n_actions"]], Int[Array, ""]]
-"""Maps the number of an opponent, a random key, its observation and the allowed actions to an action."""
+"""Maps an opponent's number, a random key, its observation and the allowed actions to an action."""
 
 
 class Opponents(Wrapper):
-    """A game in which the opponent is one of several, drawn anew for each episode.
+    """A game against one of several opponents, drawn for each episode.
 
     ```python
     def play(number, key, obs, allowed):
@@ -28,22 +28,22 @@ class Opponents(Wrapper):
     env = Opponents(jaxagents.make("pgx:connect_four"), 8, play)
     ```
 
-    The game is a game of pgx, or an environment with a method `against(opponent)`, which returns it with
-    another opponent: a function of a random key, the opponent's observation and the allowed actions.
+    The game is a pgx game, or an environment whose method `against(opponent)` returns it with another
+    opponent: a function of a random key, the opponent's observation and the allowed actions.
 
     Attributes:
         n_opponents: Number of opponents.
-        play: Chooses the action of one of them; `None` if all play as in the given game.
+        play: Chooses the action of an opponent; `None` if all play as in the given game.
     """
 
     def __init__(self, env: Any, n_opponents: int, play: Play | None = None) -> None:
-        """Takes a game.
+        """Wraps a game.
 
         Args:
             env: The game.
             n_opponents: Number of opponents.
-            play: Maps the number of one of them, a random key, its observation and the allowed actions
-                to its action. With `None`, all of them play as in the given game.
+            play: Maps an opponent's number, a random key, its observation and the allowed actions to its
+                action. With `None`, all opponents play as in the given game.
 
         Raises:
             TypeError: The game has no method `against`.
@@ -61,22 +61,22 @@ class Opponents(Wrapper):
 
     @property
     def name(self) -> str:
-        """The name of the game."""
+        """The name of the game and the number of opponents."""
         return f"{self.env.name}, {self.n_opponents} opponents"
 
     def against(self, play: Play) -> "Opponents":
-        """The same game with other opponents, as many as before.
+        """Returns the same game with other opponents, as many as before.
 
         Args:
-            play: Chooses the action of one of them, as in the constructor. Inside a compiled program it
-                may read traced arrays, such as parameters of policies.
+            play: Chooses the action of an opponent, as in the constructor. Inside a compiled program it
+                may read traced arrays, such as policy parameters.
         """
         twin = copy.copy(self)
         twin.play = play
         return twin
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, WrapperState]:
-        """Starts an episode, with an opponent of its own; see `Environment`."""
+        """Draws an opponent and starts an episode; see `Environment`."""
         draw_key, key = jax.random.split(key)
         number = jax.random.randint(draw_key, (), 0, self.n_opponents)
         obs, envstate = self._game(number).reset(key)
@@ -88,7 +88,7 @@ class Opponents(Wrapper):
         return step._replace(state=WrapperState(step.state, state.past))
 
     def _game(self, number: Int[Array, ""]) -> Environment:
-        """The game with the opponent of a number."""
+        """The game against the opponent with this number."""
         if self.play is None:
             return self.env
         return cast(Any, self.env).against(functools.partial(self.play, number))

@@ -1,4 +1,4 @@
-"""Playing whole episodes with a fixed policy, or random actions."""
+"""Plays whole episodes with a fixed policy or random actions."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -15,24 +15,24 @@ from jaxagents.envs.spaces import sample
 from jaxagents.sharding import on_each_device
 
 Act = Callable[..., tuple[Any, Any]]
-"""Maps a memory and one observation to the memory afterwards and an action, which is drawn with a random
-key if that is given too."""
+"""Maps a memory and one observation to the new memory and an action; given a random key too, it samples
+the action."""
 
 _OF_ACTIONS = 2**30
-"""Tells the keys of actions from the keys of episodes, whose number is smaller."""
+"""Separates the keys of actions from those of episodes, of which there are fewer."""
 
 
 class EpisodeOutcomes(NamedTuple):
     """Outcomes of episodes, `n_episodes` along the first axis.
 
     Attributes:
-        returns: Undiscounted sums of rewards, shaped `(n_episodes, *actors_shape)`. NaN if an
-            observation was not finite, which greedy actions would not show.
-        final_rewards: Rewards of the last steps, shaped as `returns`.
-        terminated: Whether the environment ended the episode.
-        truncated: Whether a time limit cut it.
-        lengths: Numbers of steps.
-        info: The kept entries of the environment's info, by name.
+        returns: Undiscounted returns, shaped `(n_episodes, *actors_shape)`. NaN if an observation was
+            non-finite, which greedy actions would hide.
+        final_rewards: Rewards of the last steps, shaped like `returns`.
+        terminated: Whether the environment terminated the episode.
+        truncated: Whether the episode was truncated.
+        lengths: Number of steps of each episode.
+        info: The kept info entries, by name.
     """
 
     returns: Float[Array, "n_episodes ..."]
@@ -44,11 +44,11 @@ class EpisodeOutcomes(NamedTuple):
 
 
 NAMES_OF_METRICS = ("update_step", "set", "seed", *EpisodeOutcomes._fields)
-"""Names of the other metrics of an evaluation, and of the members of a sweep beside them."""
+"""Names of the other metrics of an evaluation, including those that identify members of a sweep."""
 
 
 def random_action(episodes: Episodes, key: Key[Array, ""], obs: PyTree = None) -> PyTree:
-    """Draws an action (of each actor) uniformly from those that an observation allows.
+    """Draws a random action (of each actor) among those that an observation allows.
 
     Args:
         episodes: The environment.
@@ -73,15 +73,15 @@ def play_episodes(
     *,
     deterministic: bool = True,
 ) -> EpisodeOutcomes:
-    """Plays episodes side by side, on each device until its last one is over.
+    """Plays episodes in parallel, on each device until its last one is over.
 
     Args:
         episodes: The environment.
-        policy: Maps a memory and one observation to the memory afterwards and an action.
+        policy: Maps a memory and one observation to the new memory and an action.
         carry: The memory at the start of an episode; `()` for none.
         rng: Random key.
         n_episodes: Number of episodes.
-        deterministic: Whether the policy is given no random key.
+        deterministic: Whether the policy gets no random key.
 
     Returns:
         The outcomes.
@@ -99,19 +99,19 @@ def record_episode(
     *,
     deterministic: bool = True,
 ) -> tuple[PyTree, Int[Array, ""]]:
-    """Plays the one episode that `play_episodes` plays with this key, and keeps its states.
+    """Plays the episode that `play_episodes` plays with this key, and keeps its states.
 
     Args:
         episodes: The environment.
-        policy: Maps a memory and one observation to the memory afterwards and an action.
+        policy: Maps a memory and one observation to the new memory and an action.
         carry: The memory at the start of an episode; `()` for none.
         rng: Random key.
-        max_steps: Number of steps after which it is left.
-        deterministic: Whether the policy is given no random key.
+        max_steps: Number of steps after which to stop.
+        deterministic: Whether the policy gets no random key.
 
     Returns:
-        The environment's states along a first axis, `max_steps + 1` many, and the number of steps, after
-        which there is no more to see.
+        The environment's states, shaped `(max_steps + 1, ...)`, and the number of steps played; later
+        states are padding.
     """
     reset_keys, *keys = _keys(rng, 1, deterministic)
     obs, first = jax.vmap(episodes.reset)(reset_keys)
@@ -136,7 +136,7 @@ def record_episode(
 def _keys(
     rng: Key[Array, ""], n_episodes: int, deterministic: bool
 ) -> list[Key[Array, "n_episodes"]]:
-    """The keys of the resets, of the steps and, if they are drawn, of the actions."""
+    """Keys for the resets, the steps and, unless deterministic, the actions."""
     keys = [*jnp.moveaxis(jax.random.split(rng, (n_episodes, 2)), 1, 0)]
     if not deterministic:
         keys.append(jax.random.split(jax.random.fold_in(rng, _OF_ACTIONS), n_episodes))
@@ -209,8 +209,8 @@ def _play_until_all_are_over(
 def _nan_where_not_finite(
     rewards: Float[Array, "n_episodes ..."], obs: PyTree[Shaped[Array, "n_episodes ..."]]
 ) -> Float[Array, "n_episodes ..."]:
-    """Rewards, and NaN in episodes whose observations are not finite."""
+    """Rewards, or NaN in episodes with non-finite observations."""
     for leaf in floating(obs):
-        nothing = (0.0 * leaf).sum(axis=tuple(range(1, leaf.ndim)))  # NaN if one is not finite
+        nothing = (0.0 * leaf).sum(axis=tuple(range(1, leaf.ndim)))  # NaN if any is non-finite
         rewards += nothing.reshape(-1, *[1] * (rewards.ndim - 1)).astype(rewards.dtype)
     return rewards

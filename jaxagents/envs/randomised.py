@@ -1,4 +1,4 @@
-"""Domain randomisation: parameters of environments that differ from episode to episode."""
+"""Domain randomisation: environment parameters that vary between episodes."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ _PARAMETERS = "RandomParams: the parameters"
 
 
 class RandomParams(Wrapper):
-    """An environment whose parameters are drawn anew for each episode (domain randomisation).
+    """Draws new environment parameters for each episode (domain randomisation).
 
     ```python
     def draw(key, params):
@@ -32,8 +32,8 @@ class RandomParams(Wrapper):
     agent = PPO(RandomParams(env, draw, env_params), None, config)
     ```
 
-    A function of three arguments is also given the number of updates made before the episode began (a
-    curriculum):
+    A function of three arguments also receives the number of updates before the episode began, for a
+    curriculum:
 
     ```python
     def draw(key, params, update_step):
@@ -47,23 +47,23 @@ class RandomParams(Wrapper):
 
     Attributes:
         draw: Draws the parameters.
-        update_step: Number of updates made before, 0 outside of runs.
+        update_step: Number of updates so far; 0 outside runs.
     """
 
     update_step: ArrayLike = 0
 
     def __init__(self, env: Any, draw: Callable[..., PyTree], params: PyTree = None) -> None:
-        """Takes an environment.
+        """Wraps an environment.
 
         Args:
-            env: An environment with parameters beside it: of gymnax, or an object with `reset_env` and
+            env: An environment with separate parameters: from gymnax, or an object with `reset_env` and
                 `step_env`.
-            draw: Maps a random key, the parameters below and, if it takes three arguments, the update
-                step to the parameters of an episode, of the same structure, shapes and dtypes.
-            params: Its parameters; `None` takes `env.default_params`.
+            draw: Maps a random key, `params` and, if it takes three arguments, the update step to the
+                parameters of an episode, which must have the same structure, shapes and dtypes.
+            params: The environment's parameters; `None` uses `env.default_params`.
 
         Raises:
-            TypeError: The environment has no parameters beside it.
+            TypeError: The environment has no separate parameters.
             ValueError: The drawn parameters have another structure.
         """
         inside = as_environment(env, params)
@@ -89,11 +89,11 @@ class RandomParams(Wrapper):
 
     @property
     def name(self) -> str:
-        """The name of the environment inside."""
+        """The name of the wrapped environment, marked as randomised."""
         return f"{self.env.name}, random parameters"
 
     def at_update(self, update_step: ArrayLike, params: Mapping[str, ArrayLike]) -> Environment:
-        """The environment that draws as at an update; see `Environment`."""
+        """Returns the environment that draws for a given update; see `Environment`."""
         inside = self.env.at_update(update_step, params)
         if inside is self.env and not self._is_curriculum:
             return self
@@ -102,7 +102,7 @@ class RandomParams(Wrapper):
         return now
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, WrapperState]:
-        """Starts an episode, with parameters of its own; see `Environment`."""
+        """Draws parameters and starts an episode; see `Environment`."""
         draw_key, key = jax.random.split(key)
         params = self._draw_params(draw_key)
         obs, envstate = self.env.with_params(params).reset(key)
@@ -124,10 +124,10 @@ class RandomParams(Wrapper):
 
 
 def _as_given(path: jax.tree_util.KeyPath, given: ArrayLike, drawn: ArrayLike) -> Array:
-    """A drawn parameter in the dtype of the given one.
+    """Converts a drawn parameter to the dtype of the given one.
 
     Raises:
-        ValueError: It would lose its fraction.
+        ValueError: The conversion would cut off the fraction.
     """
     kind, own = jnp.result_type(drawn), jnp.result_type(given)
     if not jnp.can_cast(kind, own, "same_kind"):
@@ -141,7 +141,7 @@ def _as_given(path: jax.tree_util.KeyPath, given: ArrayLike, drawn: ArrayLike) -
 
 
 def _takes_update_step(draw: Callable[..., PyTree]) -> bool:
-    """Whether a function needs three arguments; if it does not say, it needs two."""
+    """Whether a function takes three arguments; two are assumed if it has no signature."""
     try:
         parameters = inspect.signature(draw).parameters.values()
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Spaces of actions and observations, recognised by their attributes, whichever suite they come from."""
+"""Action and observation spaces of any suite, recognised by their attributes."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ from jaxagents import ops
 from jaxagents.core.observed import is_observed_beside, network_input
 
 Space = Any
-"""A space of gymnax or of Gymnasium, one of the classes below, or anything with their attributes."""
+"""A gymnax or Gymnasium space, one of the classes below, or any object with their attributes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Discrete:
     """The integers from 0 to `n - 1`.
 
     Attributes:
-        n: Their number.
-        dtype: Their type.
+        n: Number of integers.
+        dtype: Their dtype.
     """
 
     n: int
@@ -40,21 +40,20 @@ class MultiDiscrete:
     """Vectors of integers, the i-th from 0 to `nvec[i] - 1`.
 
     Attributes:
-        nvec: The numbers of values of the components. Observations may have several axes: tuples of
-            tuples.
-        dtype: Their type.
+        nvec: Number of values of each component; nested tuples for observations with several axes.
+        dtype: Dtype of the integers.
     """
 
     nvec: Any
     dtype: DTypeLike = np.int32
 
     def __post_init__(self) -> None:
-        """Takes arrays and lists of numbers too."""
+        """Converts arrays and lists to tuples."""
         object.__setattr__(self, "nvec", _in_tuples(np.asarray(self.nvec).tolist()))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of a vector."""
+        """Shape of one element."""
         return np.shape(self.nvec)
 
 
@@ -65,8 +64,8 @@ class Box:
     Attributes:
         low: Lower bounds, broadcastable to the shape.
         high: Upper bounds, broadcastable to the shape.
-        shape: Shape of an array.
-        dtype: Type of its numbers.
+        shape: Shape of the arrays.
+        dtype: Dtype of the arrays.
     """
 
     low: ArrayLike
@@ -88,7 +87,7 @@ class Box:
 
 @dataclasses.dataclass(frozen=True)
 class Composite:
-    """Dicts or tuples of the values of other spaces.
+    """Dicts or tuples of elements of other spaces.
 
     Attributes:
         spaces: The spaces, by name or in order.
@@ -129,7 +128,7 @@ def is_bounded(space: Space) -> bool:
 
 
 def parts(space: Space) -> dict[Any, Any] | None:
-    """The parts of a composite space, by name or position; `None` if it has none."""
+    """The parts of a composite space by name or position; `None` for any other space."""
     spaces = getattr(space, "spaces", None)
     if spaces is None:
         return None
@@ -137,7 +136,7 @@ def parts(space: Space) -> dict[Any, Any] | None:
 
 
 def leaves(space: Space) -> list[Space]:
-    """The parts of a space that have no parts: the space itself, if it has none."""
+    """The innermost parts of a composite space; the space itself if it has no parts."""
     children = parts(space)
     if children is None:
         return [space]
@@ -145,12 +144,12 @@ def leaves(space: Space) -> list[Space]:
 
 
 def map_spaces(function: Callable[..., Any], space: Space, *trees: PyTree) -> PyTree:
-    """Calls a function with each part of a space, or with the space itself if it has no parts.
+    """Maps a function over the innermost parts of a space, like `jax.tree.map`.
 
     Args:
-        function: Takes a space, and its part of each of the pytrees; `None` for one that is missing.
+        function: Takes a space and its part of each pytree, `None` where that is missing.
         space: The space.
-        *trees: Pytrees of the structure of the space.
+        *trees: Pytrees with the structure of the space.
 
     Returns:
         The results, in the same structure.
@@ -172,35 +171,35 @@ def map_spaces(function: Callable[..., Any], space: Space, *trees: PyTree) -> Py
 
 
 def network_space(space: Space) -> Space:
-    """The part of a space of observations that networks see, without masks of actions for instance."""
+    """The part of an observation space that networks see, for instance without action masks."""
     children = parts(space)
     return network_input(children) if is_observed_beside(children) else space
 
 
 def box_bounds(space: Space, dtype: DTypeLike = np.float32) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper bounds of a box, broadcast to its shape, as numbers of a type."""
+    """Lower and upper bounds of a box, broadcast to its shape and converted to a dtype."""
     shape = tuple(space.shape)
     low, high = np.asarray(space.low, dtype), np.asarray(space.high, dtype)
     return np.broadcast_to(low, shape), np.broadcast_to(high, shape)
 
 
 def size_of(space: Space) -> int:
-    """The number of actions of a discrete space, or of components of another."""
+    """Number of actions of a discrete space, or of components of any other space."""
     return int(space.n) if is_discrete(space) else math.prod(space.shape)
 
 
 def widest_space(spaces: Sequence[Space], name: str) -> Space:
-    """One space for the actions of several actors.
+    """Finds one action space for several actors.
 
     Args:
-        spaces: The spaces of each.
+        spaces: The action space of each actor.
         name: Name of the environment.
 
     Returns:
-        The largest of them, which begins with all others.
+        The largest space, which contains the others as its first actions or components.
 
     Raises:
-        TypeError: There is none.
+        TypeError: The spaces are too different.
     """
     if all(map(is_discrete, spaces)):
         return Discrete(max(map(size_of, spaces)))
@@ -216,18 +215,18 @@ def widest_space(spaces: Sequence[Space], name: str) -> Space:
 
 
 def sample(space: Space, key: Key[Array, ""], mask: PyTree = None) -> PyTree:
-    """Draws an action uniformly; components without bounds from a normal distribution.
+    """Draws a random action: uniform, or normal for unbounded components.
 
     Args:
         space: The space.
         key: Random key.
-        mask: Which discrete actions are allowed, structured as the space; `None` if all are.
+        mask: Which discrete actions are allowed, structured like the space; `None` if all are.
 
     Returns:
         The action.
 
     Raises:
-        ValueError: The space is of another kind.
+        ValueError: Actions cannot be drawn from this kind of space.
     """
     treedef = jax.tree.structure(map_spaces(lambda space: 0, space))
     keys = treedef.unflatten(jax.random.split(key, treedef.num_leaves))
@@ -252,15 +251,15 @@ def _sample_part(space: Space, key: Key[Array, ""], mask: PyTree) -> Array:
 
 
 def check_declared(action_space: Any, observation_space: Any, env: str) -> None:
-    """Raises if an environment declares something else than spaces, or observed integers start late.
+    """Checks the spaces that an environment declares.
 
     Args:
-        action_space: The declared space of actions.
-        observation_space: The declared space of observations, whose integers networks see as one-hot.
+        action_space: The declared action space.
+        observation_space: The declared observation space, whose integers networks see as one-hot.
         env: Name of the environment.
 
     Raises:
-        TypeError: A class, a method or a number is declared as a space.
+        TypeError: A class, a method or a number is declared instead of a space.
         ValueError: Observed integers do not start at 0.
     """
     declared = {"action_space": action_space, "observation_space": observation_space}
@@ -289,11 +288,11 @@ def check_components(space: Space, what: str) -> None:
 
     Args:
         space: The space.
-        what: Its name, for the message.
+        what: Name of the space, for the message.
 
     Raises:
-        ValueError: Integers do not start at 0, or have several axes, or a component of a box has a
-            single value or none.
+        ValueError: Integers do not start at 0 or have several axes, or a component of a box has at most
+            one value.
     """
     check_starts_at_0(space, what, "leave out start, and add it to the actions in the step")
     for part in leaves(space):
@@ -310,15 +309,15 @@ def check_components(space: Space, what: str) -> None:
 
 
 def check_starts_at_0(space: Space, what: str, remedy: str) -> None:
-    """Raises if integers of a space start at another number.
+    """Raises if integers of a space do not start at 0.
 
     Args:
         space: The space.
-        what: Its name, for the message.
-        remedy: The way to have them start at 0, for the message.
+        what: Name of the space, for the message.
+        remedy: How to make them start at 0, for the message.
 
     Raises:
-        ValueError: They do.
+        ValueError: Some start at another number.
     """
     for part in leaves(space):
         is_integer = is_discrete(part) or is_multi_discrete(part)

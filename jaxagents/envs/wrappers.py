@@ -1,4 +1,4 @@
-"""Wrappers of environments, which show actors more of the past."""
+"""Environment wrappers that show agents more of the past."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -39,8 +39,8 @@ class WrapperState(NamedTuple):
     """State of a wrapped environment.
 
     Attributes:
-        envstate: State of the environment inside.
-        past: What the wrapper remembers of the episode.
+        envstate: State of the wrapped environment.
+        past: The wrapper's own memory of the episode.
     """
 
     envstate: PyTree
@@ -48,22 +48,22 @@ class WrapperState(NamedTuple):
 
 
 class Wrapper(Environment):
-    """Base of wrappers: actions, rewards, ends, masks and drawings come from the environment inside.
+    """Base class of wrappers, which keep the actions, rewards, masks and drawings of an environment.
 
     Attributes:
-        env: The environment inside.
+        env: The wrapped environment.
     """
 
     def __init__(self, env: Any, params: PyTree = None) -> None:
-        """Takes an environment.
+        """Wraps an environment.
 
         Args:
-            env: Whatever an agent takes as an environment, wrapped ones included.
-            params: Its parameters, as for an agent.
+            env: Anything that an agent accepts as an environment, wrapped ones included.
+            params: The environment's parameters, as for an agent.
 
         Raises:
-            TypeError: It is stepped on the host.
-            ValueError: Its integers do not start at 0.
+            TypeError: The environment is stepped on the host.
+            ValueError: Observed integers do not start at 0.
         """
         self.env = as_environment(env, params)
         if self.env.on_host:
@@ -81,58 +81,58 @@ class Wrapper(Environment):
         self.render_fps = self.env.render_fps
 
     def at_update(self, update_step: ArrayLike, params: Mapping[str, ArrayLike]) -> Environment:
-        """The wrapper around the environment inside as it is at an update; see `Environment`."""
+        """Returns the wrapped environment at a given update; see `Environment`."""
         inside = self.env.at_update(update_step, params)
         return self if inside is self.env else self._around(inside)
 
     def _around(self: WrapperT, inside: Environment) -> WrapperT:
-        """The same wrapper around another environment with like states, observations and spaces."""
+        """The same wrapper around another environment of the same kind."""
         other = copy.copy(self)
         other.env, other.params = inside, inside.params
         return other
 
     @property
     def against(self) -> Callable[[Any], Environment]:
-        """The same wrapper around a game with another opponent, who sees what the game inside shows.
+        """Returns the same game against another opponent, who sees the wrapped game's observations.
 
-        It exists only where the environment inside has such a method.
+        Only available if the wrapped environment has this method.
         """
         inside: Any = self.env
         replaced = inside.against
         return lambda opponent: self._around(replaced(opponent))
 
     def _env_of(self, state: WrapperState) -> Environment:
-        """The environment inside, as it is in a state."""
+        """The wrapped environment in a given state."""
         return self.env
 
     def render(self, state: WrapperState) -> UInt8[np.ndarray, "height width 3"]:
-        """Draws a state, as the environment inside does."""
+        """Draws a state with the wrapped environment."""
         return self._env_of(state).render(state.envstate)
 
     @property
     def can_draw(self) -> bool:
-        """Whether the environment inside draws."""
+        """Whether the wrapped environment draws."""
         return self.env.can_draw
 
     @property
     def wording(self) -> Wording:
-        """How messages name the environment inside."""
+        """How messages name the wrapped environment."""
         return self.env.wording
 
     def action_mask(self, state: WrapperState) -> PyTree:
-        """The actions that a state allows, from the environment inside."""
+        """The actions allowed in a state, from the wrapped environment."""
         return self._env_of(state).action_mask(state.envstate)
 
     def critic_state(self, state: WrapperState) -> PyTree:
-        """The input of a centralised critic, from the environment inside."""
+        """The input of a centralised critic, from the wrapped environment."""
         return self._env_of(state).critic_state(state.envstate)
 
     def actor_mask(self, state: WrapperState) -> Bool[Array, "actors"] | None:
-        """The actors that still play, from the environment inside."""
+        """The actors still playing, from the wrapped environment."""
         return self._env_of(state).actor_mask(state.envstate)
 
     def _network_input(self, obs: PyTree) -> PyTree:
-        """An observation without masks, in which a single integer is one-hot."""
+        """An observation without masks; a single integer becomes one-hot."""
         space, obs = network_space(self.env.observation_space), network_input(obs)
         return jax.nn.one_hot(obs, int(space.n)) if is_discrete(space) else obs
 
@@ -144,22 +144,23 @@ class Wrapper(Environment):
 
 
 class FrameStack(Wrapper):
-    """Shows the last observations together, the newest last.
+    """Stacks the last observations, newest last.
 
     ```python
     agent = PPO(FrameStack(env, 4, env_params), None, config)
     ```
 
-    They are joined along the last axis: vectors become longer, and images get more channels, which must
-    come last. An episode begins with copies of its first observation. Replay buffers hold all frames.
+    They are concatenated along the last axis: vectors get longer, and images get more channels, which
+    must come last. An episode begins with copies of its first observation. Replay buffers store the
+    whole stack for every step.
     """
 
     def __init__(self, env: Any, n_frames: int = 4, params: PyTree = None) -> None:
-        """Takes an environment.
+        """Wraps an environment.
 
         Args:
-            env: Whatever an agent takes as an environment.
-            n_frames: Number of observations that are shown.
+            env: Anything that an agent accepts as an environment.
+            n_frames: Number of observations to stack.
             params: The environment's parameters, as for an agent.
         """
         super().__init__(env, params)
@@ -191,34 +192,35 @@ class FrameStack(Wrapper):
 
     @property
     def name(self) -> str:
-        """The name of the environment inside, and the number of frames."""
+        """The name of the wrapped environment and the number of frames."""
         return f"{self.env.name}, {self.n_frames} frames"
 
 
 class WithPrevious(Wrapper):
-    """Shows the action before an observation, and its reward, as parts of the observation.
+    """Adds the previous action and its reward to observations.
 
     ```python
     agent = PPO(WithPrevious(env, env_params), None, config)
     ```
 
-    An observation is a dict of `observation`; `previous_action`, discrete ones one-hot; and
-    `previous_reward`, an array of one number (of each actor). Both are zeros at the start of an episode.
+    An observation is a dict with `observation`, `previous_action` (one-hot if discrete) and
+    `previous_reward` (an array of one number, per actor). The last two are zero at the start of an
+    episode.
     """
 
     def __init__(
         self, env: Any, params: PyTree = None, *, action: bool = True, reward: bool = True
     ) -> None:
-        """Takes an environment.
+        """Wraps an environment.
 
         Args:
-            env: Whatever an agent takes as an environment.
-            params: Its parameters, as for an agent.
-            action: Whether actions are shown.
-            reward: Whether rewards are shown.
+            env: Anything that an agent accepts as an environment.
+            params: The environment's parameters, as for an agent.
+            action: Whether to add the action.
+            reward: Whether to add the reward.
 
         Raises:
-            ValueError: Neither is, or the actions are neither discrete nor of a box.
+            ValueError: Both are false, or actions are neither discrete nor continuous.
         """
         super().__init__(env, params)
         if not (action or reward):
@@ -261,7 +263,7 @@ class WithPrevious(Wrapper):
 
     @property
     def name(self) -> str:
-        """The name of the environment inside, and the entries that are shown."""
+        """The name of the wrapped environment and the added entries."""
         shown = ["action"] * self.shows_action + ["reward"] * self.shows_reward
         return f"{self.env.name}, previous {' and '.join(shown)}"
 
@@ -289,7 +291,7 @@ def _box(low: Any, high: Any, shape: tuple[int, ...], dtype: Any = np.float32) -
 
 
 def _stacked_space(space: Space, n_frames: int) -> Space:
-    """The space of several observations together; `None` if it is not known."""
+    """The space of stacked observations; `None` if unknown."""
     inside = parts(space)
     if inside is not None:
         spaces = {name: _stacked_space(part, n_frames) for name, part in inside.items()}
