@@ -32,24 +32,28 @@ class Entry(NamedTuple):
 
 
 CATALOGUE = {
-    "ppo": Entry("ppo", "PPO", "proximal policy optimization", "discrete, box"),
-    "ippo": Entry("ippo", "IPPO", "independent PPO of several actors", "discrete, box"),
-    "mappo": Entry("mappo", "MAPPO", "PPO of several actors, one critic", "discrete, box"),
-    "a2c": Entry("a2c", "A2C", "advantage actor-critic", "discrete, box"),
-    "reinforce": Entry("reinforce", "REINFORCE", "policy gradient, baseline", "discrete, box"),
-    "rnd": Entry("rnd", "RND", "PPO, random network distillation", "discrete, box"),
+    "ppo": Entry("ppo", "PPO", "proximal policy optimization", "discrete, continuous"),
+    "ippo": Entry("ippo", "IPPO", "independent PPO, multi-agent", "discrete, continuous"),
+    "mappo": Entry("mappo", "MAPPO", "PPO with one critic, multi-agent", "discrete, continuous"),
+    "a2c": Entry("a2c", "A2C", "advantage actor-critic", "discrete, continuous"),
+    "reinforce": Entry(
+        "reinforce", "REINFORCE", "policy gradient, baseline", "discrete, continuous"
+    ),
+    "rnd": Entry("rnd", "RND", "PPO, random network distillation", "discrete, continuous"),
     "dqn": Entry("dqn", "DQN", "deep Q-networks", "discrete"),
     "ddqn": Entry("dqn", "DDQN", "double Q-learning", "discrete"),
     "c51": Entry("c51", "C51", "distributions of returns, atoms", "discrete"),
     "qrdqn": Entry("qrdqn", "QRDQN", "distributions of returns, quantiles", "discrete"),
     "pqn": Entry("pqn", "PQN", "Q-networks without replay", "discrete"),
-    "sac": Entry("sac", "SAC", "soft actor-critic", "discrete, box"),
-    "td3": Entry("td3", "TD3", "twin delayed policy gradient", "box"),
-    "bc": Entry("bc", "BC", "behavioural cloning of a dataset", "discrete, box", True),
-    "td3bc": Entry("td3bc", "TD3BC", "TD3 near the actions of a dataset", "box", True),
-    "awac": Entry("awac", "AWAC", "advantage-weighted actor-critic", "box", True),
-    "iql": Entry("iql", "IQL", "implicit Q-learning from a dataset", "box", True),
-    "cql": Entry("cql", "CQL", "conservative Q-learning from a dataset", "discrete, box", True),
+    "sac": Entry("sac", "SAC", "soft actor-critic", "discrete, continuous"),
+    "td3": Entry("td3", "TD3", "twin delayed policy gradient", "continuous"),
+    "bc": Entry("bc", "BC", "behavioural cloning of a dataset", "discrete, continuous", True),
+    "td3bc": Entry("td3bc", "TD3BC", "TD3 near the actions of a dataset", "continuous", True),
+    "awac": Entry("awac", "AWAC", "advantage-weighted actor-critic", "continuous", True),
+    "iql": Entry("iql", "IQL", "implicit Q-learning from a dataset", "continuous", True),
+    "cql": Entry(
+        "cql", "CQL", "conservative Q-learning from a dataset", "discrete, continuous", True
+    ),
 }
 
 
@@ -170,7 +174,7 @@ def _offline(agent: str, config: Fields, **hyperparams: float) -> Settings:
 
 _SIXTEEN_ENVS = {"batch_size": 16, "gradient_steps": 4}
 _ONE_ENV = {"batch_size": 1, "minibatch_size": 256, "features": (64, 64)}
-_PENDULUM = {**_ten_evaluations(20_000), **_ONE_ENV, "buffer_size": 20_000}
+_PENDULUM = {**_ten_evaluations(10_000), **_ONE_ENV, "buffer_size": 20_000}
 _RATES = {"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3}
 _CQL_RATES = {  # with a penalty and a temperature for rewards of this size
     "conservative_weight": 0.1,
@@ -199,6 +203,20 @@ PRESETS = {
             "eval_frequency": 20,
         },
         hyperparams={"gamma": 0.95, **_both_optimizers(learning_rate=1e-3)},
+    ),
+    "a2c-cartpole": Settings(
+        agent="a2c",
+        env="CartPole-v1",
+        config={**_ten_evaluations(2_000), "rollout_length": 16},
+        hyperparams={"ent_coeff": 0.01, **_both_optimizers(learning_rate=2e-3, grad_clip=0.5)},
+        anneals=True,
+    ),
+    "reinforce-cartpole": Settings(
+        agent="reinforce",
+        env="CartPole-v1",
+        config={**_ten_evaluations(300), "rollout_length": 256},
+        hyperparams=_both_optimizers(learning_rate=2e-3, grad_clip=0.5),
+        anneals=True,
     ),
     **_value_based("CartPole-v1", 6_250, (0.0, 100.0), _SIXTEEN_ENVS, critic_learning_rate=2e-3),
     **_value_based("Acrobot-v1", 6_250, (-100.0, 0.0), _SIXTEEN_ENVS, critic_learning_rate=1e-3),
@@ -243,8 +261,16 @@ PRESETS = {
         hyperparams={**_RATES, "exploration_noise": 1.0},
         holds_noise=True,
     ),
-    **{f"{agent}-pendulum": _offline(agent, {}) for agent in ("bc", "td3bc", "iql")},
+    **{f"{agent}-pendulum": _offline(agent, {}) for agent in ("bc", "td3bc", "iql", "awac")},
     "cql-pendulum": _offline("cql", {"n_action_samples": 4}, **_CQL_RATES),
     **_minatar("Breakout", "Freeway", "Asterix", "SpaceInvaders"),
 }
 """By name: the agent (Rainbow is C51 with all options) and the environment, in lower case."""
+
+NO_PRESET = "none"
+
+
+def preset_of(agent: str, env: str) -> str | None:
+    """The name of the preset of an agent in an environment, the first if there are several."""
+    found = (name for name, settings in PRESETS.items() if settings[:2] == (agent, env))
+    return next(found, None)

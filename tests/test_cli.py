@@ -27,13 +27,14 @@ from jaxagents.cli import main, training
 from jaxagents.cli.mistakes import MistakeError, environment_names
 from jaxagents.cli.options import FILE, Eval, Plot, chosen_config, chosen_sets, options_of
 from jaxagents.cli.parsing import parse
+from jaxagents.cli.reports import report_start
 from jaxagents.cli.runs import Run
 from jaxagents.data import Dataset
 from jaxagents.engine.observers import NotFiniteError
 from jaxagents.engine.run import Replay
 from jaxagents.learners.optimizer import annealed_adam
 
-CARTPOLE = ["reinforce", "CartPole-v1"]  # whose programs are the smallest
+CARTPOLE = ["reinforce", "CartPole-v1", "--preset=none"]  # whose programs are the smallest
 SIZES = ["--n-steps=2", "--batch-size=4", "--rollout-length=8", "--n-evals=2"]
 SIZES += ["--max-episode-steps=10", "--gamma=0.9", "--actor-optimizer-params.grad-clip=inf"]
 PNG = b"\x89PNG"
@@ -303,7 +304,7 @@ MISTAKES = {
     "sweep ppo CartPole-v1 --gamma 0.9,1": "--gamma: Could not find valid parse for arguments",
     f"{CART} --n-steps 0": ": --n-steps must be a positive integer, got 0",
     f"{CART} --batch-size 6": ": --minibatch-size must divide --batch-size: 6 is not a multiple of",
-    "train dqn CartPole-v1 --memory=gru --learning-starts=3": (
+    "train dqn Catch-bsuite --memory=gru --learning-starts=3": (
         ": --learning-starts must be at least --sequence-length * --batch-size (128)"
     ),
     f"{CART} --actor-optimizer-params.eps -1": ": --actor-optimizer-params.eps must lie in",
@@ -391,7 +392,9 @@ print([name for name in ("jax", "numpy", "gymnax") if name in sys.modules])
 def test_lists_agents_and_environments(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["jaxagents", "list", "agents"])
     runpy.run_module("jaxagents", run_name="__main__")
-    assert "proximal policy optimization" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "proximal policy optimization" in said
+    assert "  discrete, continuous\n" in said
     assert list(environment_names()) == list(gymnax.registered_envs)
     monkeypatch.setattr("jaxagents.cli.looking.is_installed", lambda name: name == "gymnasium")
     main(["list", "envs"])
@@ -457,6 +460,29 @@ def test_options_go_on_top_of_a_preset(tmp_path, monkeypatch):
     hyperparams = run.make_hyperparams()
     assert hyperparams.ent_coeff == 0.0
     assert hyperparams.critic_optimizer_params.learning_rate == 2e-3
+
+
+@pytest.mark.usefixtures("never_trained")
+def test_an_agent_takes_its_preset_in_an_environment(tmp_path, capsys):
+    for i, (words, preset) in enumerate(
+        {
+            "sac Pendulum-v1": "sac-pendulum",
+            "c51 Breakout-MinAtar": "c51-breakout",
+            "ppo Acrobot-v1 --preset ppo-cartpole": "ppo-cartpole",
+            "sac Pendulum-v1 --preset none": None,
+            "sac gymnasium:Pendulum-v1": None,
+            "a2c Acrobot-v1": None,
+        }.items()
+    ):
+        folder = tmp_path / str(i)
+        main(["train", *words.split(), "--run-dir", str(folder)])
+        run = Run.read(folder)
+        assert run.preset == preset
+        report_start(run.make_agent(folder), run, folder)
+        note = f"  preset: {preset} (--preset none takes the agent's defaults)"
+        assert (note in capsys.readouterr().out.splitlines()) == (preset is not None)
+        defaults = CATALOGUE[run.agent].types()[1]()
+        assert (run.config["n_steps"] == defaults.n_steps) == (preset is None)
 
 
 @pytest.mark.parametrize("run_dir", [[], ["--run-dir=x"]])

@@ -37,7 +37,8 @@ class Train:
         seed: Seed of everything random.
         run_dir: Folder for all results, by default a new one under runs/ with the agent, the environment
             and the time.
-        preset: Settings by name, which other options override; see 'jaxagents list presets'.
+        preset: Settings by name, which other options override; see 'jaxagents list presets'. By default
+            those of the agent in this environment, if there are any; none for the agent's defaults.
         anneal_learning_rate: Whether Adam's learning rate falls linearly to zero over the training.
     """
 

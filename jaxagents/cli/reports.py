@@ -5,20 +5,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxagents.catalogue import CATALOGUE
+from jaxagents.catalogue import CATALOGUE, NO_PRESET
 from jaxagents.cli.runs import FILE, Run
 
 _EPISODES = 128
 
 
-def report_start(agent: Any, folder: Path) -> None:
-    """Prints the agent, its folder, and the settings that are not the defaults."""
+def report_start(agent: Any, run: Run, folder: Path) -> None:
+    """Prints the agent, its folder, the preset, and the settings that are not the agent's defaults."""
     from jaxagents.core.describe import describe, to_json
 
     default = to_json(type(agent.config)())
     default |= {"checkpoint_dir": str(folder.absolute()), "restore_agent": True}
     chosen = to_json(agent.config).items()
     changed = {name: value for name, value in chosen if value != default[name]}
+    if run.preset:
+        note = f"{run.preset} (--preset {NO_PRESET} takes the agent's defaults)"
+        changed = {"preset": note, **changed}
     title = str(agent).splitlines()[0].rstrip(":")
     print(describe(f"{title}, in {folder}", changed), flush=True)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from jaxagents.catalogue import CATALOGUE, PRESETS
+from jaxagents.catalogue import CATALOGUE, NO_PRESET, PRESETS, preset_of
 from jaxagents.cli.mistakes import (
     FailureError,
     MistakeError,
@@ -40,7 +40,7 @@ usage: {form}
 
   AGENT  one of those that 'jaxagents list agents' shows
   ENV    an environment of gymnax or of a suite ('jaxagents list envs'), or module:Class of your own
-  NAME   tuned settings ('jaxagents list presets')
+  NAME   tuned settings ('jaxagents list presets'), by default those of AGENT in ENV, or none
 
 'jaxagents {command} AGENT --help' lists the options of an agent."""
 
@@ -130,7 +130,8 @@ def _choose(command: str, words: Sequence[str]) -> Choice:
         raise MistakeError("--preset can be given once.")
     if names:
         check_known("agent", names[0], CATALOGUE, error=MistakeError)
-    for preset in found.preset:
+    preset = found.preset[0] if found.preset else None
+    if preset not in (None, NO_PRESET):
         check_known("preset", preset, PRESETS, error=MistakeError)
         settings = PRESETS[preset]
         if names and names[0] != settings.agent:
@@ -146,8 +147,8 @@ def _choose(command: str, words: Sequence[str]) -> Choice:
         raise MistakeError(f"An agent and an environment are missing: {form}.")
     if len(names) > 1:
         check_environment(names[1])
-    preset = found.preset[0] if found.preset else None
-    return Choice(names[0], "".join(names[1:]), preset, left)
+        preset = preset or preset_of(*names)
+    return Choice(names[0], "".join(names[1:]), None if preset == NO_PRESET else preset, left)
 
 
 def _new_folder(choice: Choice) -> Path:
@@ -177,7 +178,7 @@ def _go_on(run: Run, folder: Path, is_begun: bool = False) -> None:
             stack.enter_context(run.rewritten(folder))
         else:
             run.write(folder)
-        report_start(agent, folder)
+        report_start(agent, run, folder)
         if pressed.is_set():
             raise KeyboardInterrupt
         key, result = jax.random.key(run.seed), None
