@@ -45,10 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line.
 
     Args:
-        arguments: Words of the command line; by default those that the process was given.
+        arguments: Arguments of the command line; by default those of the process.
 
     Raises:
-        SystemExit: With 2 after a mistake, 130 after Ctrl-C, 1 after a failure or a broken pipe.
+        SystemExit: With status 2 after a mistake, 130 after Ctrl-C, 1 after a failure or a broken pipe.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:

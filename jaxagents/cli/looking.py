@@ -52,7 +52,7 @@ def export(words: Sequence[str]) -> None:
 
 
 def plot(words: Sequence[str]) -> None:
-    """Draws a metric of one run, or of several together: `jaxagents plot FOLDER...`."""
+    """Draws a metric of one or more runs: `jaxagents plot FOLDER...`."""
     options = parse(Plot, words, "plot", "Draws a metric of runs into one picture.")
     if not options.folders:
         raise MistakeError("Missing: jaxagents plot FOLDER... Folders of runs.")
@@ -139,7 +139,7 @@ def list_names(words: Sequence[str]) -> None:
 
 
 def _print_environments() -> None:
-    """Prints the names of gymnax and of installed suites, and to stderr where more are."""
+    """Prints the names of gymnax and installed suites, and to stderr, how to get more."""
     print(*environment_names(), sep="\n")
     missing = []
     for suite in SUITES:

@@ -11,7 +11,7 @@ from jaxagents.core.extras import GYMNASIUM, SUITES, check_installed, likely_env
 
 
 class CommandError(Exception):
-    """A command that cannot go on, with the exit status of the process."""
+    """A command that cannot continue, with the exit status of the process."""
 
     status: int
 
@@ -23,13 +23,13 @@ class FailureError(CommandError):
 
 
 class MistakeError(CommandError):
-    """Something that the user should have written otherwise."""
+    """A mistake in the user's command."""
 
     status = 2
 
 
 class StoppedError(CommandError):
-    """A run that the user stopped, with how to go on."""
+    """A run that the user stopped, with how to continue it."""
 
     status = 130
 
@@ -47,11 +47,11 @@ _OF_CHOICES = (
 
 @contextmanager
 def told_in_a_line(*kinds: type[Exception], fields: Collection[str] = ()) -> Iterator[None]:
-    """Turns errors into mistakes.
+    """Turns errors into a `MistakeError` with a message of one line.
 
     Args:
-        *kinds: Kinds of errors; by default those that checks of the user's choices raise.
-        fields: Names of fields, which the message shows as options.
+        *kinds: Classes of errors; by default those that checks of the user's choices raise.
+        fields: Names of fields that the message shows as options.
     """
     kinds = kinds or _OF_CHOICES
     try:
@@ -68,9 +68,9 @@ def _text_of(error: Exception) -> str:
 
 
 def _with_options(line: str, fields: Collection[str]) -> str:
-    """A line with options in the place of fields: `--batch-size` for `AgentConfig.batch_size`.
+    """Replaces fields in a line by options, such as `AgentConfig.batch_size` by `--batch-size`.
 
-    A name of one word, such as `memory`, stands for the field where the line begins with it.
+    Names of one word, such as `memory`, are only replaced at the start of the line.
     """
 
     def option(found: re.Match[str]) -> str:
@@ -86,10 +86,10 @@ def _with_options(line: str, fields: Collection[str]) -> str:
 
 
 def check_environment(name: str) -> None:
-    """Refuses the name of an environment that there is not, and a suite that is not installed.
+    """Rejects unknown names of environments, and suites that are not installed.
 
-    The names of a suite's own environments are left to `jaxagents.make`, which imports the suite, and
-    `module:Class` to what imports the module.
+    The names in a suite are checked by `jaxagents.make`, which imports it, and `module:Class` when the
+    module is imported.
     """
     suite, colon, _ = name.partition(":")
     if suite == "gym" and colon:
@@ -107,7 +107,7 @@ def check_environment(name: str) -> None:
 
 
 def environment_names() -> Sequence[str]:
-    """The names of gymnax's environments, read from its source: importing it would take seconds."""
+    """The names of gymnax environments, read from its source: importing it would take seconds."""
     spec = importlib.util.find_spec("gymnax")
     for folder in (spec and spec.submodule_search_locations) or ():
         source = Path(folder, "registration.py")

@@ -1,7 +1,7 @@
-"""The options of all commands, as dataclasses from which tyro makes parsers.
+"""The options of all commands, as dataclasses for tyro.
 
-Those of agents come from a table, as importing the agents would take seconds. `make options` writes it
-from the docstrings and defaults of their configurations and hyperparameters.
+The options of agents come from a table, since importing the agents would take seconds. `make options`
+writes it from the docstrings and defaults of their configurations and hyperparameters.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ SHARED = {
     "learning_rate": "Step size of all networks, in place of each of theirs.",
     "grad_clip": "Largest global norm of the gradients, in place of each optimizer's own.",
 }
-"""Options that stand for all hyperparameters whose names end so, with their help."""
+"""Options that set all hyperparameters with such endings of their names, and their help."""
 
 _NAMED = tyro.conf.arg(metavar="FOLDER")
 Folder = Annotated[tyro.conf.Positional[Path], _NAMED]
@@ -35,11 +35,11 @@ class Train:
 
     Attributes:
         seed: Seed of everything random.
-        run_dir: Folder for all results, by default a new one under runs/ with the agent, the environment
-            and the time.
-        preset: Settings by name, which other options override; see 'jaxagents list presets'. By default
-            those of the agent in this environment, if there are any; none for the agent's defaults.
-        anneal_learning_rate: Whether Adam's learning rate falls linearly to zero over the training.
+        run_dir: Folder for all results; by default a new one under runs/, named after the agent, the
+            environment and the time.
+        preset: Name of tuned settings, which other options override; see 'jaxagents list presets'. By
+            default the preset of this agent and environment, if there is one; 'none' for no preset.
+        anneal_learning_rate: Whether Adam's learning rate decays linearly to zero over the run.
     """
 
     seed: int = 0
@@ -61,12 +61,12 @@ class Sweep(Train):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FromData:
-    """The options of agents that learn from data.
+    """Options of agents that learn from data.
 
     Attributes:
-        dataset: File of the dataset, .npz or .hdf5, as jaxagents.data.Dataset.save writes them.
-        dataset_actions: Units of continuous actions, for a file that does not say them: the
-            environment's own, or rescaled to [-1, 1].
+        dataset: File of the dataset, .npz or .hdf5, as written by jaxagents.data.Dataset.save.
+        dataset_actions: Units of continuous actions, if the file does not say: those of the
+            environment, or rescaled to [-1, 1].
     """
 
     dataset: Path | None = None
@@ -80,7 +80,7 @@ class Resume:
     Attributes:
         folder: Folder of the run.
         n_steps: Total number of updates, if it should change.
-        n_updates: Another name of n_steps.
+        n_updates: Another name for n_steps.
     """
 
     folder: Folder
@@ -95,10 +95,10 @@ class Eval:
     Attributes:
         folder: Folder of the run.
         n_evals: Number of episodes.
-        deterministic: Whether to take greedy actions, rather than to draw them from the policy.
+        deterministic: Whether to take greedy actions instead of sampling them.
         checkpoint: The checkpoint: best, last, or the number of an update.
-        seed: Seed of the episodes; by default the run's plus one.
-        film: File of a film (.gif or .mp4) of an episode; none by default.
+        seed: Seed of the episodes; by default the run's seed plus one.
+        film: File for a video (.gif or .mp4) of an episode; none by default.
     """
 
     folder: Folder
@@ -130,8 +130,8 @@ class Plot:
 
     Attributes:
         folders: Folders of runs.
-        metric: The metric, one of those in metrics.jsonl.
-        output: File of the picture; by default METRIC.png in the folder, or here if there are several.
+        metric: Name of a metric in metrics.jsonl.
+        output: File of the plot; by default METRIC.png in the folder, or here for several folders.
     """
 
     folders: Annotated[tyro.conf.Positional[tuple[Path, ...]], _NAMED] = ()
@@ -145,9 +145,9 @@ class Repeat:
 
     Attributes:
         folder: Folder of the run.
-        first: Update after which to begin; by default the last checkpoint's.
+        first: Update after which to start; by default the last checkpoint's.
         updates: Number of updates to repeat.
-        film: File of a film (.gif or .mp4) of an episode after its last update; none by default.
+        film: File for a video (.gif or .mp4) of an episode after the last update; none by default.
     """
 
     folder: Folder
@@ -161,7 +161,7 @@ class Verify:
     """Options of `verify`.
 
     Attributes:
-        folder: Folder of a training.
+        folder: Folder of a run.
     """
 
     folder: Folder
@@ -179,15 +179,15 @@ class List:
 
 
 def options_of(agent: str, preset: str | None = None, is_sweep: bool = False) -> type:
-    """A dataclass of the options of `train` or `sweep`, with the defaults of an agent or of a preset.
+    """A dataclass of the options of `train` or `sweep`, with the defaults of an agent or preset.
 
     Args:
-        agent: The name of the agent in the catalogue.
-        preset: The name of a preset of this agent.
-        is_sweep: Whether a hyperparameter takes several values.
+        agent: Name of the agent in the catalogue.
+        preset: Name of a preset for this agent.
+        is_sweep: Whether hyperparameters take several values.
 
     Returns:
-        The class, whose fields `config` and `hyperparams` hold the options of the agent.
+        The class. Its fields `config` and `hyperparams` hold the options of the agent.
     """
     table = json.loads(FILE.read_text(encoding="utf-8"))
     places = table["agents"][agent]
@@ -228,7 +228,7 @@ def _config(table: Fields, defaults: Fields, chosen: Fields) -> type:
 
 
 def _with_tuples(value: Any) -> Any:
-    """A value with tuples in place of the lists that JSON has."""
+    """Converts lists from JSON to tuples."""
     return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
 
 
@@ -251,7 +251,7 @@ def _hyperparams(table: Fields, defaults: Fields, chosen: Fields, several: bool)
 
 
 def _option(name: str, kind: Any, default: Any, text: str) -> tuple[str, Any, Any]:
-    """An option with its help, as a field of a dataclass to be."""
+    """An option with its help, as a field for `make_dataclass`."""
     return name, Annotated[kind, tyro.conf.arg(help=text)], default
 
 
@@ -262,13 +262,13 @@ def _dataclass(
 
 
 def chosen_config(options: Any) -> Fields:
-    """The fields of a configuration that options give, without their other names.
+    """Translates options to fields of a configuration.
 
     Args:
-        options: Options. One that has its default is taken for one that was not given.
+        options: Options. Those with their default value count as not given.
 
     Returns:
-        The fields.
+        The fields by name.
 
     Raises:
         ValueError: A number is not positive, or two contradict each other.
@@ -282,13 +282,13 @@ def chosen_config(options: Any) -> Fields:
 
 
 def chosen_sets(options: Any) -> list[Fields]:
-    """Every combination of the hyperparameters that options give, with values that are given twice once.
+    """All combinations of the given hyperparameters, without repeated values.
 
     Args:
-        options: Options, whose `hyperparams` hold a value for each name, or several in a tuple.
+        options: Options. Their `hyperparams` hold one value per name, or a tuple of several.
 
     Returns:
-        Values by full names, such as `actor_optimizer_params.eps`; the last option varies fastest.
+        Values by full name, such as `actor_optimizer_params.eps`; the last option varies fastest.
     """
     own = dict(leaves(options.hyperparams))
     shared = {name: getattr(options, name, None) for name in SHARED}

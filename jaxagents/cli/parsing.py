@@ -1,4 +1,4 @@
-"""Parsing options with tyro, with mistakes in one line."""
+"""Parsing of options with tyro, with errors in one line."""
 
 import contextlib
 import dataclasses
@@ -26,23 +26,23 @@ _RULE = re.compile("[-─]{5,}")
 def parse(
     kind: type[T], words: Sequence[str], command: str, description: str, names: str = ""
 ) -> T:
-    """Reads the options of a command.
+    """Parses the options of a command.
 
-    Paths may begin with a tilde, which shells leave as it is in `--run-dir=~/run`.
+    Paths may start with a tilde, which shells do not expand in `--run-dir=~/run`.
 
     Args:
         kind: The dataclass of the options.
-        words: The words after the command.
+        words: The arguments after the command.
         command: The command.
-        description: The first words of its help.
-        names: Further words that its help shows before the options.
+        description: The description in its help.
+        names: Positional arguments that its help shows before the options.
 
     Returns:
-        The options, with the home folder in place of `~` in paths.
+        The options, with `~` expanded in paths.
 
     Raises:
-        MistakeError: A word is unknown or does not fit.
-        SystemExit: Help was asked for, and shown.
+        MistakeError: An argument is unknown or invalid.
+        SystemExit: After showing the help.
     """
     if any(not word or (word.startswith("-") and word.endswith("=")) for word in words):
         raise MistakeError(
@@ -78,9 +78,9 @@ def parse(
 
 
 def leaves(options: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The full names of a dataclass's options, as in `actor_optimizer_params.eps`, and their values.
+    """The full names of a dataclass's options, such as `actor_optimizer_params.eps`, and their values.
 
-    Given the class itself, the values are the defaults.
+    For a class, the values are the defaults.
     """
     for field in dataclasses.fields(options):
         value = getattr(options, field.name, dataclasses.MISSING)
@@ -93,7 +93,7 @@ def leaves(options: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _with_home(value: Any) -> Any:
-    """A path, or paths in a tuple, with the home folder in place of `~`; other values as they are."""
+    """Expands `~` in a path or a tuple of paths; returns other values as they are."""
     if isinstance(value, tuple):
         return tuple(map(_with_home, value))
     if not isinstance(value, Path):
@@ -107,7 +107,7 @@ def _with_home(value: Any) -> Any:
 
 
 def _in_one_line(framed: str) -> str:
-    """The error in a message of tyro, which has a frame around it, or rules above and below."""
+    """The error in a message of tyro, without its frame or rules."""
     lines = [line.translate(_FRAME).strip() for line in framed.splitlines()]
     below_title = lines[2:] if _RULE.match(lines[1]) else lines[1:]
     message = " ".join(itertools.takewhile(lambda line: not _RULE.match(line), below_title))
@@ -115,7 +115,7 @@ def _in_one_line(framed: str) -> str:
 
 
 def _about(word: str, kind: type) -> str:
-    """Says that a word is no option, and which option it may stand for."""
+    """The message for an unknown option, which suggests a similar one."""
     if not word.startswith("-"):
         return f"'{word}' is no option."
     given, known = word.split("=")[0], [name for name, _ in leaves(kind)]

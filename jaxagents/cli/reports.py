@@ -1,4 +1,4 @@
-"""Reports of runs: summaries, tables and pictures."""
+"""Reports of runs: summaries, tables and plots."""
 
 import shlex
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _EPISODES = 128
 
 
 def report_start(agent: Any, run: Run, folder: Path) -> None:
-    """Prints the agent, its folder, the preset, and the settings that are not the agent's defaults."""
+    """Prints the agent, its folder, the preset, and the settings that differ from the defaults."""
     from jaxagents.core.describe import describe, to_json
 
     default = to_json(type(agent.config)())
@@ -56,7 +56,7 @@ def report_training(agent: Any, run: Run, folder: Path) -> None:
 
 
 def report_episodes(agent: Any, seed: int, n_evals: int, deterministic: bool) -> None:
-    """Plays episodes, and prints statistics of their returns, for each actor."""
+    """Plays episodes, and prints statistics of each actor's returns."""
     import numpy as np
 
     outcomes = agent.eval(seed, n_evals=n_evals, deterministic=deterministic)
@@ -96,12 +96,12 @@ def report_sweep(result: Any, run: Run, folder: Path) -> None:
 
 
 def draw_runs(folders: Sequence[Path], metric: str, path: Path) -> None:
-    """Draws a metric of several runs into one picture, over environment steps if all know them.
+    """Plots a metric of several runs in one figure, over environment steps if known for all runs.
 
     Args:
         folders: Folders of runs or sweeps, from the command line or from Python.
         metric: The metric.
-        path: File of the picture.
+        path: File of the figure.
 
     Raises:
         FileNotFoundError: A folder holds no metrics.
@@ -132,7 +132,7 @@ def _close_pictures() -> None:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints rows in columns, numbers aligned on the right."""
+    """Prints rows in columns, with numbers right-aligned."""
     columns = list(zip(head, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     are_numbers = [all(map(_is_number, column[1:])) for column in columns]

@@ -1,4 +1,4 @@
-"""The description of a run in its folder, from which commands make its agent again."""
+"""The description of a run in its folder, from which commands recreate its agent."""
 
 import contextlib
 import dataclasses
@@ -20,20 +20,20 @@ FILE = "run.json"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """All that a run was started with.
+    """The settings that a run was started with.
 
     Attributes:
         agent: The agent's name in the catalogue.
-        environment: The name of the environment, as `jaxagents.make` takes it, or `module:Class`.
+        environment: Name of the environment for `jaxagents.make`, or `module:Class`.
         seed: The seed.
-        n_seeds: Number of seeds of a sweep; `None` for one training.
-        preset: The name of the preset, if one was chosen.
-        anneal: Whether the learning rate falls to zero.
-        dataset: The file of the dataset, if there is one.
-        dataset_actions: Units of its actions, `"environment"` or `"rescaled"`, if they were given.
+        n_seeds: Number of seeds of a sweep; `None` for a single run.
+        preset: Name of the preset, if there is one.
+        anneal: Whether the learning rate decays to zero.
+        dataset: File of the dataset, if there is one.
+        dataset_actions: Units of its actions, `"environment"` or `"rescaled"`, if given.
         config: Fields of the configuration.
-        hyperparams: Sets of hyperparameters by full names, such as `actor_optimizer_params.eps`;
-            one, but in sweeps.
+        hyperparams: Sets of hyperparameters by full name, such as `actor_optimizer_params.eps`; only
+            sweeps have several.
     """
 
     agent: str
@@ -49,10 +49,10 @@ class Run:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """The run of a folder.
+        """Reads the run of a folder.
 
         Raises:
-            MistakeError: The folder is of no run, or its description cannot be read.
+            MistakeError: The folder holds no run, or its description cannot be read.
         """
         path = folder / FILE
         if not path.is_file():
@@ -74,10 +74,10 @@ class Run:
             ) from error
 
     def write(self, folder: Path) -> None:
-        """Writes the run to a folder that holds none, which is made.
+        """Makes a folder without a run, and writes the run to it.
 
         Raises:
-            MistakeError: Another run was begun there meanwhile, or the folder cannot be written to.
+            MistakeError: Another run was started there meanwhile, or the folder is not writable.
         """
         with told_in_a_line(OSError):
             folder.mkdir(parents=True, exist_ok=True)
@@ -89,10 +89,10 @@ class Run:
 
     @contextlib.contextmanager
     def rewritten(self, folder: Path) -> Iterator[None]:
-        """Replaces the description in a folder, and holds the lock of the folder until the end.
+        """Replaces the description in a folder, and locks the folder until the context ends.
 
         Raises:
-            MistakeError: A training is writing to the folder.
+            MistakeError: Another run is writing to the folder.
         """
         from jaxagents.checkpoints.disk import lock
 
@@ -107,7 +107,7 @@ class Run:
             held.release()
 
     def folder_of_records(self, folder: Path) -> Path:
-        """Where the checkpoints and metrics are, given the folder of the run."""
+        """The folder of checkpoints and metrics, given the folder of the run."""
         return folder if self.n_seeds is None else folder / "sweep"
 
     def _text(self) -> str:
@@ -117,13 +117,13 @@ class Run:
 
     @property
     def steps_per_update(self) -> int | None:
-        """Environment steps of an update; `None` for agents that learn from data."""
+        """Environment steps per update; `None` for agents that learn from data."""
         if CATALOGUE[self.agent].learns_from_data:
             return None
         return self.config["batch_size"] * self.config["rollout_length"]
 
     def make_agent(self, folder: Path) -> Any:
-        """The agent, whose checkpoints are in a folder.
+        """Makes the agent, with its checkpoints in a folder.
 
         Raises:
             MistakeError: The environment, options and data do not fit together.
@@ -154,10 +154,10 @@ class Run:
         return Dataset.load(self.dataset, action_space=space)
 
     def make_hyperparams(self) -> Any:
-        """The hyperparameters; of a sweep, with an array for each that is not the same in all sets.
+        """Makes the hyperparameters; in a sweep, those that vary are arrays.
 
         Raises:
-            MistakeError: One is out of its range.
+            MistakeError: A value is out of range.
         """
         import numpy as np
         from flax import traverse_util
@@ -175,7 +175,7 @@ class Run:
             return hyperparams
 
     def _start(self) -> tuple[type[Any], Any, Any, bool]:
-        """The agent, configuration and hyperparameters to change, and whether its rate falls."""
+        """The class, base configuration and hyperparameters, and whether the preset anneals."""
         if self.preset is not None:
             from jaxagents.presets import preset
 
@@ -185,7 +185,7 @@ class Run:
 
 
 def that_it_holds_one(folder: Path) -> str:
-    """Says that a run was begun in a folder."""
+    """The message for a folder that already holds a run."""
     return (
         f"{folder} already holds a run: 'jaxagents resume {shlex.quote(str(folder))}' goes on with it; "
         "or give another --run-dir."
@@ -201,7 +201,7 @@ def _why_there_is_none(folder: Path) -> str:
 
 
 def _environment(name: str) -> Any:
-    """An environment of gymnax or of a suite, or one of the user's own."""
+    """Makes an environment of gymnax or a suite, or a user's own."""
     if "" not in sys.path:
         sys.path.insert(0, "")
     module, colon, attribute = name.partition(":")

@@ -109,7 +109,7 @@ def _begin(command: str, words: Sequence[str]) -> None:
 
 
 class Choice(NamedTuple):
-    """The agent, the environment and the preset that were chosen, and the words that are left."""
+    """The chosen agent, environment and preset, and the remaining arguments."""
 
     agent: str
     environment: str
@@ -118,7 +118,7 @@ class Choice(NamedTuple):
 
 
 def _choose(command: str, words: Sequence[str]) -> Choice:
-    """Reads which agent, environment and preset are meant, and checks their names."""
+    """Parses the agent, environment and preset, and checks their names."""
     names = list(itertools.takewhile(lambda word: not word.startswith("-"), words[:2]))
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--preset", action="append", default=[])
@@ -152,14 +152,14 @@ def _choose(command: str, words: Sequence[str]) -> Choice:
 
 
 def _new_folder(choice: Choice) -> Path:
-    """A folder that no other run has, nor one that begins in the same second."""
+    """A folder that no other run has, even one that starts in the same second."""
     name = choice.environment.rsplit(":", 1)[-1].lower().replace("/", "-")
     now = f"{datetime.datetime.now():%Y%m%d-%H%M%S}"
     return Path("runs", f"{choice.agent}-{name}-{now}-{secrets.token_hex(2)}")
 
 
 def _go_on(run: Run, folder: Path, is_begun: bool = False) -> None:
-    """Trains until a run is complete; `is_begun` tells whether its folder already describes it."""
+    """Trains until a run is complete; `is_begun` says whether its folder already describes it."""
     if CATALOGUE[run.agent].learns_from_data and run.dataset is None:
         raise MistakeError(f"{run.agent} learns from data: give --dataset FILE, of .npz or .hdf5.")
     with _stoppable(folder) as pressed, contextlib.ExitStack() as stack:
@@ -205,13 +205,13 @@ def _how_to_go_on(folder: Path) -> str:
 
 @contextlib.contextmanager
 def _stoppable(folder: Path) -> Iterator[threading.Event]:
-    """Says how to go on with a run that ends early.
+    """Says how to continue a run that ends early.
 
     Python drops the `KeyboardInterrupt` of Ctrl-C inside callbacks, such as JAX's at each garbage
-    collection, and modules may swallow it while they are imported.
+    collection, and modules may swallow it during import.
 
     Yields:
-        Whether Ctrl-C was pressed.
+        An event that is set once Ctrl-C was pressed.
     """
     pressed = threading.Event()
 
