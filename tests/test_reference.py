@@ -72,3 +72,32 @@ def test_an_agent_has_its_own_constructor_and_lists_what_its_users_call(read, na
     assert f"class {name}(" in shown.members["__init__"].source
     for method in ("train", "eval", "restore", "sweep", "render_episode"):
         assert f"`{method}`" in shown.docstring.parsed[-1].value
+
+
+def test_agents_list_training_evaluation_and_restoring_first(read):
+    assert list(last_table(read["ppo.PPO"]))[:3] == [
+        f"[`{method}`][jaxagents.agents.agent.Agent.{method}]"
+        for method in ("train", "eval", "restore")
+    ]
+    page = (ROOT / "docs" / "api" / "core" / "agent.md").read_text(encoding="utf-8")
+    assert re.findall(r"^ +- (\w+)$", page, re.MULTILINE)[:3] == ["train", "eval", "restore"]
+
+
+def test_bases_list_the_hooks_where_they_are_defined(read):
+    hooks = list(last_table(read["ppo.PPOBase"]))
+    assert "[`_actor_loss`][jaxagents.ppo.PPOBase._actor_loss]" in hooks
+    assert "[`_critic_loss`][jaxagents.agents.on_policy.OnPolicyBase._critic_loss]" in hooks
+    assert "[`_epsilon`][jaxagents.dqn.DQNBase._epsilon]" in last_table(read["dqn.DQNBase"])
+
+
+def test_signatures_of_settings_have_plain_defaults(read):
+    config = read["ppo.AgentConfig"].members["__init__"].parameters
+    assert config["n_steps"].default == "200"  # and not checked(200, positive)
+    assert (
+        read["ppo.HyperParameters"].members["__init__"].parameters["kl_threshold"].default == "inf"
+    )
+
+
+def test_configurations_that_agents_share_show_their_own_fields(read):
+    assert "n_steps" in last_table(read["agents.config.Config"])
+    assert "n_steps" not in last_table(read["agents.config.OnPolicyConfig"])

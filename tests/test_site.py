@@ -39,7 +39,7 @@ def test_every_agent_is_where_newcomers_look(entry: Entry):
     assert f"docs/{page}" in README
     assert page in (DOCS / "index.md").read_text(encoding="utf-8")
     assert page in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    reference = (DOCS / "api" / "agents.md").read_text(encoding="utf-8")
+    reference = (DOCS / "api" / page).read_text(encoding="utf-8")
     assert f"::: jaxagents.{entry.module}.{entry.agent}\n" in reference
     which = (DOCS / "guide" / "which_agent.md").read_text(encoding="utf-8")
     assert re.search(rf"{page}|\b{entry.agent}\b", which)

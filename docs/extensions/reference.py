@@ -3,7 +3,7 @@
 import dataclasses
 import importlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import griffe
@@ -16,16 +16,18 @@ AGENT = f"{Agent.__module__}.{Agent.__name__}"
 LIFECYCLE = (
     "train",
     "eval",
-    "summarize",
     "restore",
     "resume",
     "sweep",
     "select",
-    "replay",
+    "summarize",
     "render_episode",
     "export_policy",
+    "replay",
 )
 """Methods of every agent that its users call."""
+SHARED = "jaxagents.agents.config"
+"""The module of the configurations that agents share, which show the fields of their own alone."""
 FAIL = ("depreceated", "utils")
 """Modules that fail when they are imported."""
 
@@ -45,7 +47,9 @@ class Reference(griffe.Extension):
                 show_fields(read, kind, meanings)
             elif issubclass(kind, Agent) and kind is not Agent:
                 show_constructor(read)
-                if not read.name.endswith("Base"):
+                if read.name.endswith("Base"):
+                    show_hooks(read, kind)
+                else:
                     show_lifecycle(read)
 
 
@@ -91,6 +95,9 @@ def show_fields(read: griffe.Class, kind: type, meanings: Meanings) -> None:
         if part.kind.value != "attributes"
     ]
     fields = [field for field in dataclasses.fields(kind) if field.init]
+    if kind.__module__ == SHARED:
+        own = vars(kind)["__annotations__"]
+        fields = [field for field in fields if field.name in own]
     known = {}
     for base in reversed([read, *read.mro()]):
         known.update(meanings.get(base.path, {}))
@@ -106,6 +113,20 @@ def show_fields(read: griffe.Class, kind: type, meanings: Meanings) -> None:
     if rows:
         texts.append(griffe.DocstringSectionText(table(rows)))
     read.docstring.parsed[:] = texts
+    set_constructor(read, [parameter_of(field, read) for field in fields])
+
+
+def parameter_of(
+    field: dataclasses.Field, read: griffe.Class
+) -> griffe.Parameter:
+    """The parameter of a constructor that sets a field, with its plain default."""
+    default = default_of(field).strip("`").replace("∞", "inf")
+    return griffe.Parameter(
+        field.name,
+        annotation=read.all_members[field.name].annotation,
+        kind=griffe.ParameterKind.keyword_only,
+        default=None if default == "required" else default,
+    )
 
 
 def interval_of(field: dataclasses.Field) -> str:
@@ -156,11 +177,18 @@ def show_constructor(read: griffe.Class) -> None:
         )
         for given in inherited.parameters
     ]
+    set_constructor(read, parameters)
+
+
+def set_constructor(
+    read: griffe.Class, parameters: Sequence[griffe.Parameter]
+) -> None:
+    """Gives a class a constructor, whose source is that of the class."""
     own = griffe.Function(
         "__init__",
         parameters=griffe.Parameters(*parameters),
         parent=read,
-        lineno=read.lineno,  # the source that is shown is that of the class
+        lineno=read.lineno,
         endlineno=read.endlineno,
     )
     read.set_member("__init__", own)
@@ -178,3 +206,21 @@ def show_lifecycle(read: griffe.Class) -> None:
     text = f"The arguments are those of [`Agent`][{AGENT}], and so are these methods:\n\n"
     text += table(rows)
     read.docstring.parsed.append(griffe.DocstringSectionText(text))
+
+
+def show_hooks(read: griffe.Class, kind: type[Agent]) -> None:
+    """Lists the hooks that subclasses override, where they are described."""
+    rows = []
+    for name in dict.fromkeys((*kind._hooks, "policy")):
+        hook = read.all_members[name]
+        if hook.docstring:
+            summary = hook.docstring.value.partition("\n")[0]
+            rows.append(
+                {
+                    "Hook": f"[`{name}`][{hook.canonical_path}]",
+                    "What it gives": summary,
+                }
+            )
+    read.docstring.parsed.append(
+        griffe.DocstringSectionText(f"Hooks:\n\n{table(rows)}")
+    )

@@ -10,7 +10,7 @@ DOCS = ROOT / "docs"
 PAGES = [
     *sorted((DOCS / "guide").glob("*.md")),
     *sorted((DOCS / "agents").glob("*.md")),
-    *(DOCS / "api" / f"{name}.md" for name in ("data", "host", "tools", "vision")),
+    *sorted((DOCS / "api").rglob("*.md")),
     ROOT / "README.md",
     DOCS / "index.md",
     DOCS / "reliability.md",
