@@ -1,15 +1,15 @@
 # %% [markdown]
 # # First ten minutes
 #
-# Train an agent, look at its learning curve, record a video, save it, and resume it. This
-# page, like the other tutorials, is [a script](first_ten_minutes.py) to run as it is, or
-# to open as a notebook with [jupytext](https://jupytext.readthedocs.io). It needs
-# `pip install ".[export,plot,video]"` in a copy of the repository.
+# Train an agent, plot its learning curve, record a video, save it, and restore it. Like
+# the other tutorials, this page is [a script](first_ten_minutes.py): run it as it is,
+# or open it as a notebook with [jupytext](https://jupytext.readthedocs.io). It needs
+# `pip install ".[export,plot,video]"` in a clone of the repository.
 #
 # ## An environment and an agent
 #
-# The environment is written in JAX, so that the whole training is one compiled
-# program. `gymnax.make` gives it together with its parameters.
+# The environment is written in JAX, so the whole run becomes one compiled program.
+# `gymnax.make` returns the environment and its parameters.
 
 # %%
 import gymnax
@@ -22,9 +22,10 @@ from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 env, env_params = gymnax.make("CartPole-v1")
 
 # %% [markdown]
-# The *configuration* has all that decides what is compiled: sizes and numbers of
-# steps. An update takes `rollout_length` steps in each of `batch_size` environments
-# and learns from them, so that these are 100 * 16 * 128 = 204,800 steps.
+# The *configuration* contains everything that determines the compiled program, such as
+# sizes and numbers of steps. An update takes `rollout_length` steps in each of
+# `batch_size` environments and learns from them. So this run takes 100 * 16 * 128 =
+# 204,800 steps.
 
 # %%
 config = AgentConfig(
@@ -36,8 +37,7 @@ config = AgentConfig(
 agent = PPO(env, env_params, config)
 
 # %% [markdown]
-# *Hyperparameters* are numbers that the program is given when it runs. What is not
-# named keeps its default.
+# *Hyperparameters* are inputs of the compiled program. All of them have defaults.
 
 # %%
 optimizer = OptimizerParams(learning_rate=1e-3, grad_clip=0.5)
@@ -50,30 +50,30 @@ hyperparams = HyperParameters(
 # %% [markdown]
 # ## Train
 #
-# The random key decides everything that is random. Leave out `progress=False` to see
-# a progress bar. The first seconds are spent on compiling.
+# The random key determines everything random. Leave out `progress=False` to see a
+# progress bar. The first seconds are spent on compilation.
 
 # %%
 runner, metrics = agent.train(jax.random.key(0), hyperparams, progress=False)
 
 # %% [markdown]
-# `runner` holds what was learned and where training stands. `metrics` is a dict of
-# arrays, with one entry for each evaluation:
+# `runner` is the complete training state. `metrics` is a dict of arrays, with one entry
+# for each evaluation:
 
 # %%
 for name, values in metrics.items():
     print(f"{name:25} {values.shape}")
 
 # %% [markdown]
-# An evaluation plays 32 episodes. The line is the mean of their returns, in a band
-# from the 10 % to the 90 % quantile; 500 is the highest return there is. A path as the
-# second argument saves the picture.
+# An evaluation plays 32 episodes. The curve is their mean return, with a band from the
+# 10 % to the 90 % quantile; 500 is the maximum return. If you pass a path as the second
+# argument, the plot is saved.
 
 # %%
 import tempfile
 from pathlib import Path
 
-folder = Path(tempfile.mkdtemp())  # yours might be Path("runs")
+folder = Path(tempfile.mkdtemp())  # or Path("runs")
 steps_per_update = config.batch_size * config.rollout_length
 axes = plot_learning_curve(
     metrics,
@@ -85,22 +85,21 @@ print("The picture is in", folder)
 # %% [markdown]
 # ## Evaluate
 #
-# The agent remembers its last training. `eval` plays other episodes with it, greedily
-# unless told otherwise.
+# The agent remembers its last run. `eval` plays new episodes, greedily by default.
 
 # %%
 outcomes = agent.eval(jax.random.key(1), n_evals=64)
 returns = agent.summarize(outcomes["returns"])
-print(f"greedy: {returns.mean:.1f} +- {returns.std:.1f}")
+print(f"greedy:  {returns.mean:.1f} +- {returns.std:.1f}")
 
 outcomes = agent.eval(jax.random.key(1), n_evals=64, deterministic=False)
 returns = agent.summarize(outcomes["returns"])
-print(f"drawn:  {returns.mean:.1f} +- {returns.std:.1f}")
+print(f"sampled: {returns.mean:.1f} +- {returns.std:.1f}")
 
 # %% [markdown]
-# ## Watch it
+# ## Record a video
 #
-# `render_episode` records an episode, as a GIF or an MP4, and returns the frames:
+# `render_episode` records an episode as a GIF or MP4, and returns the frames:
 
 # %%
 frames = agent.render_episode(
@@ -113,15 +112,15 @@ print(frames.shape, frames.dtype)
 #
 # ## Act
 #
-# The greedy action for one observation:
+# `policy` returns the greedy action for one observation:
 
 # %%
 rng, obs, envstate = agent.env_reset(jax.random.key(2))
 print(obs, agent.policy(agent.actor_training, obs))
 
 # %% [markdown]
-# `env_reset`, `policy` and `env_step` are pure functions, so that any loop can be
-# written around them, here a compiled one:
+# `env_reset`, `policy` and `env_step` are pure functions, so you can write any loop
+# around them. This one is compiled:
 
 
 # %%
@@ -136,17 +135,17 @@ _, seen = jax.lax.scan(step, (rng, obs, envstate), length=200)
 print(f"the pole leans by at most {abs(seen[:, 2]).max():.2f} radians")
 
 # %% [markdown]
-# ## Keep it
+# ## Save and restore
 #
-# With a `checkpoint_dir` each evaluation point is saved.
+# With a `checkpoint_dir`, the agent saves a checkpoint at every evaluation.
 
 # %%
 saved = config.replace(checkpoint_dir=folder / "cartpole")
 saving = PPO(env, env_params, saved)
 runner, _ = saving.train(jax.random.key(0), hyperparams, progress=False)
 # %% [markdown]
-# Another process, or another day. `restore` reads the checkpoint with the highest
-# mean return; `"last"` or the number of an update would read another.
+# You can restore it in another process. `restore` loads the checkpoint with the highest
+# mean return; `"last"` or the number of an update loads another one.
 
 # %%
 restored = PPO(env, env_params, saved.replace(restore_agent=True))
@@ -155,9 +154,10 @@ print("update", int(runner.update_step))
 print("return", restored.eval(jax.random.key(1))["returns"].mean())
 
 # %% [markdown]
-# ## Use it elsewhere
+# ## Export the policy
 #
-# The policy alone goes into one file, which needs neither the agent nor the environment:
+# You can export the policy to a single file. To use it, you need neither the agent nor
+# the environment:
 
 # %%
 from jaxagents import load_policy
@@ -167,12 +167,13 @@ policy = load_policy(folder / "policy.safetensors")
 print(policy(obs), policy.metadata["environment"])
 
 # %% [markdown]
-# ## Go on from here
+# ## Next steps
 #
 # - [Many seeds and a sweep](../../tutorials/sweep/): which learning rate is best?
-# - [Stop and resume](../../tutorials/stop_and_resume/): Ctrl-C, and go on later
-# - [Your own policy](../../tutorials/own_policy/) and
-#   [your own algorithm](../../tutorials/own_algorithm/)
-# - [Training](../../guide/training/), the guide with every option; the same from a
+# - [Stop and resume](../../tutorials/stop_and_resume/): press Ctrl-C, and continue
+#   later
+# - [Your own policy](../../tutorials/own_policy/) and [your own
+#   algorithm](../../tutorials/own_algorithm/)
+# - [Training](../../guide/training/), the guide with all options; or train from a
 #   terminal with the [command line](../../guide/command_line/)
 # - [Which agent?](../../guide/which_agent/)

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Gymnasium and MuJoCo
 #
-# Environments that run in Python, such as Gymnasium's, cannot be compiled. Agents
-# train in them all the same: they step the environment on the host, and act and learn in
-# compiled programs.
+# Gymnasium environments run in Python and cannot be compiled. Agents train in them all
+# the same: they step the environment on the host, and act and learn in compiled
+# programs.
 
 # %%
 import tempfile
@@ -17,14 +17,15 @@ from jaxagents.plotting import plot_learning_curve
 from jaxagents.sac import AgentConfig, HyperParameters
 
 env = gymnasium.make("Pendulum-v1", render_mode="rgb_array")
-folder = Path(tempfile.mkdtemp())  # yours might be Path("runs")
+folder = Path(tempfile.mkdtemp())  # or Path("runs")
 
 # %% [markdown]
 # ## Train
 #
-# The agent plays in copies of the environment, here one. After `learning_starts` random
-# actions there is one gradient step to each step. Every `eval_frequency` updates the
-# agent is evaluated, in an environment of its own.
+# With `n_envs=1` the agent trains in the environment itself, otherwise in copies of it.
+# After `learning_starts` random actions, there is one gradient step per environment
+# step. Every `eval_frequency` updates the agent is evaluated, in a separate
+# environment.
 
 # %%
 config = AgentConfig(
@@ -53,9 +54,9 @@ axes = plot_learning_curve(
 print("The picture is in", folder)
 
 # %% [markdown]
-# ## Play
+# ## Evaluate and act
 #
-# `eval` plays further episodes, and `policy` gives the action for one observation, in
+# `eval` plays more episodes, and `policy` returns the action for one observation, in
 # the environment's units.
 
 # %%
@@ -72,9 +73,9 @@ print(frames.shape)
 # %% [markdown]
 # ## MuJoCo
 #
-# Other environments need no other code. With the extra `mujoco`, `"HalfCheetah-v5"` takes
-# the place of Pendulum; its name alone will do. See
-# [what SAC learns](../../benchmarks/learners/) there, and how long it takes.
+# The same code works for other environments. Install the extra `mujoco`, and pass
+# `"gymnasium:HalfCheetah-v5"` instead of Pendulum. See [what SAC
+# learns](../../benchmarks/learners/) there, and how long it takes.
 #
 # ```python
 # config = AgentConfig(
@@ -92,9 +93,10 @@ print(frames.shape)
 # ```
 
 # %% [markdown]
-# ## Go on from here
+# ## Next steps
 #
-# - [Gymnasium environments](../../guide/gymnasium/): vectors, EnvPool, what holds
+# - [Gymnasium environments](../../guide/gymnasium/): vector environments, EnvPool, and
+#   details
 # - [Off-policy agents](../../guide/off_policy/): their configuration
-# - [A loop of your own](../../guide/host_loops/), around a learner
+# - [Custom loops](../../guide/host_loops/) around a learner
 # - [Offline data](../../tutorials/offline_data/)

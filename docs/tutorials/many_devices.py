@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Many devices
 #
-# Devices, such as the GPUs of a host, share the environments and minibatches of one
-# training. Nothing about the agent changes. A CPU can pretend to be several devices,
-# which is set before JAX is used for anything else:
+# Several devices, such as the GPUs of a host, can divide the environments and
+# minibatches of one run among them. The agent stays the same. A CPU can simulate
+# several devices, if you ask for them before you use JAX:
 
 # %%
 import tempfile
@@ -21,13 +21,14 @@ from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 
 mesh = sharding.make_mesh(4)
 print(mesh)
-folder = Path(tempfile.mkdtemp())  # yours might be Path("runs")
+folder = Path(tempfile.mkdtemp())  # or Path("runs")
 
 # %% [markdown]
-# ## Share a training
+# ## Train on four devices
 #
-# Samples are mixed within `n_groups` groups of environments, which the devices share
-# out. The result depends on the number of groups, not of devices.
+# Samples are shuffled within `n_groups` groups of environments, and the groups are
+# divided among devices. The result depends on the number of groups, not on the number
+# of devices.
 
 # %%
 env, env_params = gymnax.make("CartPole-v1")
@@ -52,7 +53,7 @@ axes = plot_learning_curve(
 print("The picture is in", folder)
 
 # %% [markdown]
-# Each device has a part of the environments, and a copy of the networks:
+# Each device holds some of the environments, and a copy of the networks:
 
 # %%
 print(runner.obs.sharding.spec, runner.obs.shape)
@@ -60,11 +61,11 @@ print([shard.data.shape for shard in runner.obs.addressable_shards])
 print(jax.tree.leaves(runner.actor_training.params)[0].sharding.spec)
 
 # %% [markdown]
-# ## The same on any number of devices
+# ## Identical results on any number of devices
 #
-# The gradients of the devices are averaged, in an order that depends on how many there
-# are, so that numbers differ by rounding. With `replicated_updates=True` they are the
-# same bit for bit; each device then learns from the whole minibatch.
+# Gradients are averaged over devices, in an order that depends on how many there are,
+# so results differ by rounding. With `replicated_updates=True` they are bit for bit the
+# same; each device then learns from the whole minibatch.
 
 # %%
 exact = PPO(env, env_params, config.replace(replicated_updates=True, n_steps=5))
@@ -78,9 +79,9 @@ for n_devices in (1, 4):
     print(n_devices, float(exact.training_metrics["critic_loss"][-1]))
 
 # %% [markdown]
-# ## Go on from here
+# ## Next steps
 #
-# - [Several devices and hosts](../../guide/devices/): what is shared out, several
+# - [Several devices and hosts](../../guide/devices/): how work is divided, several
 #   processes, Slurm
-# - [Scaling](../../benchmarks/scaling/): what it brings
-# - For seeds rather than speed, a [sweep](../../tutorials/sweep/) needs no mesh
+# - [Scaling](../../benchmarks/scaling/): measured speed-up
+# - For many seeds, use a [sweep](../../tutorials/sweep/), which needs no mesh

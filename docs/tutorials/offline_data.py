@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Offline data
 #
-# Offline agents learn from a dataset of transitions, whoever collected it, without
-# playing. Here the data comes from an agent that is half trained.
+# Offline agents learn from a dataset of transitions, without interacting with an
+# environment. Here the data comes from a half-trained agent.
 #
 # ## Collect
 #
-# The replay buffer of an off-policy agent is a dataset.
+# You can turn the replay buffer of an off-policy agent into a dataset.
 
 # %%
 import tempfile
@@ -21,7 +21,7 @@ from jaxagents.data import Dataset
 from jaxagents.plotting import plot_learning_curve
 
 env, env_params = gymnax.make("CartPole-v1")
-folder = Path(tempfile.mkdtemp())  # yours might be Path("runs")
+folder = Path(tempfile.mkdtemp())  # or Path("runs")
 behaviour = DQN(
     env,
     env_params,
@@ -34,16 +34,17 @@ dataset = runner.buffer.to_dataset()
 print(len(dataset), sorted(dataset))
 
 # %% [markdown]
-# `masks` are 0 where an episode was over because the environment ended it, and `ends`
-# are true at its last step, whatever the reason. Any arrays with these names will do:
+# `masks` are 0 if the environment terminated the episode at this step. `ends` are true
+# at the last step of each episode, whether it was terminated or truncated. Any arrays
+# with these names work:
 #
 # ```python
 # dataset = Dataset({"observations": ..., "actions": ..., ...})
 # dataset = Dataset.load("cartpole.npz")
 # ```
 #
-# If actions are continuous, `Dataset(arrays, action_space=...)` says
-# [which box](../../api/data/#units-of-actions) they are in.
+# For continuous actions, `Dataset(arrays, action_space=...)` specifies their
+# [units](../../api/data/#units-of-actions).
 
 # %%
 assert isinstance(dataset, Dataset)
@@ -53,9 +54,9 @@ print(f"{ends.sum()} episodes, mean length {len(dataset) / ends.sum():.0f}")
 # %% [markdown]
 # ## Learn from it
 #
-# Behavioural cloning imitates what was done. CQL (conservative Q-learning) asks what
-# would have been better, and keeps to actions that the data knows. The environment
-# only serves to evaluate them.
+# Behavioural cloning imitates the actions in the data. CQL (conservative Q-learning)
+# learns which actions would have been better, while staying close to those in the data.
+# The environment is used only for evaluation.
 
 # %%
 settings = {"n_steps": 2_000, "eval_frequency": 250, "features": (64, 64)}
@@ -83,8 +84,8 @@ axes.figure.savefig(folder / "learning_curves.png")
 print("The picture is in", folder)
 
 # %% [markdown]
-# ## Go on from here
+# ## Next steps
 #
-# - [Offline agents](../../guide/off_policy/#offline), and
-#   [IQL](../../agents/iql/) for box actions
-# - [Minari](../../api/data/) has datasets of others
+# - [Offline agents](../../guide/off_policy/#offline), and [IQL](../../agents/iql/) for
+#   continuous actions
+# - [Minari](../../api/data/), for public datasets

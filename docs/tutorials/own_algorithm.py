@@ -1,14 +1,14 @@
 # %% [markdown]
 # # Your own algorithm
 #
-# Losses, advantages and returns are hooks as well. First PPO with another loss, then
-# an algorithm from its base.
+# Losses, advantages and returns are hooks too. This tutorial first changes the loss of
+# PPO, and then builds an algorithm from the on-policy base class.
 #
 # ## PPO with another loss
 #
-# PPO clips the ratio of probabilities. An alternative of the same paper is a penalty
-# on the KL divergence from the old policy. The loss is written for a minibatch of
-# samples; it returns a loss for each of them, and a dict of what describes them.
+# PPO clips the probability ratio. The same paper proposes an alternative: a penalty on
+# the KL divergence from the old policy. The loss is written for a minibatch of samples.
+# It returns one loss per sample, and a dict of diagnostics.
 
 # %%
 import dataclasses
@@ -28,7 +28,7 @@ from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 
 
 class PenaltyHyperParameters(HyperParameters):
-    penalty: Traced = hyperparameter(1.0, 0.0)  # its default, and the least
+    penalty: Traced = hyperparameter(1.0, 0.0)  # default, lower bound
 
 
 class PenaltyPPO(PPO):
@@ -47,12 +47,13 @@ class PenaltyPPO(PPO):
 
 
 # %% [markdown]
-# `log_prob_old` and `advantage` come from the rollout; PPO has standardised the
-# advantages. Everything else, such as minibatches, checkpoints and sweeps, stays.
+# `log_prob_old` and `advantage` come from the rollout; PPO has already standardised the
+# advantages. Everything else, such as minibatches, checkpoints and sweeps, stays the
+# same.
 
 # %%
 env, env_params = gymnax.make("CartPole-v1")
-folder = Path(tempfile.mkdtemp())  # yours might be Path("runs")
+folder = Path(tempfile.mkdtemp())  # or Path("runs")
 config = AgentConfig(n_steps=60, eval_frequency=10)
 optimizer = OptimizerParams(learning_rate=1e-3, grad_clip=0.5)
 both = {
@@ -73,11 +74,11 @@ _ = plot_learning_curve(
 print("The picture is in", folder)
 
 # %% [markdown]
-# ## An algorithm from its base
+# ## An algorithm from the base class
 #
-# `OnPolicyBase` collects rollouts, estimates advantages and returns, and cuts
-# minibatches. An algorithm says what is static about it, what is traced, and what the
-# loss of the actor is. This is advantage actor-critic (A2C):
+# `OnPolicyBase` collects rollouts, estimates advantages and returns, and splits them
+# into minibatches. The algorithm defines its configuration, its hyperparameters and the
+# actor's loss. As an example, advantage actor-critic (A2C):
 
 
 # %%
@@ -109,9 +110,9 @@ class ActorCriticBase(OnPolicyBase):
 
 
 # %% [markdown]
-# `ReadyMadePolicy` adds the default networks, and a policy for discrete and box
-# actions. Without it, a subclass gives the policy: see
-# [your own policy](../../tutorials/own_policy/).
+# `ReadyMadePolicy` adds the default networks, and a policy for discrete and continuous
+# actions. Without it, a subclass has to implement the policy: see [your own
+# policy](../../tutorials/own_policy/).
 
 
 # %%
@@ -131,8 +132,8 @@ hyperparams = ActorCriticHyperParameters(
 runner, metrics = agent.train(jax.random.key(0), hyperparams, progress=False)
 axes = plot_learning_curve(metrics, folder / "a2c.png", title="A2C on CartPole")
 # %% [markdown]
-# What the loss describes is in the metrics, with the mean of each update before an
-# evaluation:
+# The diagnostics of the loss appear in the metrics, averaged over the last update
+# before each evaluation:
 
 # %%
 axes = plot_learning_curve(
@@ -141,8 +142,8 @@ axes = plot_learning_curve(
 print("The pictures are in", folder)
 
 # %% [markdown]
-# ## Go on from here
+# ## Next steps
 #
 # - [Subclassing](../../guide/subclassing/): every hook, with its shapes
-# - `jaxagents/ppo.py` and `jaxagents/a2c.py`, which are written like this
+# - `jaxagents/ppo.py` and `jaxagents/a2c.py`, which are written in the same way
 # - [Many seeds and a sweep](../../tutorials/sweep/), to compare two algorithms

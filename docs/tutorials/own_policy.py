@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Your own policy
 #
-# A ready-made agent takes networks of yours. A base, such as `PPOBase`, takes any
-# policy that can draw an action and tell its probability.
+# The ready-made agents accept your networks. A base class such as `PPOBase` accepts any
+# policy that can sample actions and compute their log-probabilities.
 #
-# ## Networks of your own
+# ## Custom networks
 #
-# The ready-made `PPO` expects logits for discrete actions. A network is written for
-# one observation, and made with the configuration.
+# The ready-made `PPO` expects logits for discrete actions. You write a network for a
+# single observation; the library creates it with the configuration.
 
 # %%
 import tempfile
@@ -54,11 +54,11 @@ runner, metrics = agent.train(jax.random.key(0), hyperparams, progress=False)
 print(agent.summarize(metrics["returns"]).mean)
 
 # %% [markdown]
-# ## A policy by four hooks
+# ## A policy with four hooks
 #
-# Pendulum takes a torque between -2 and 2. This policy draws it from a normal
-# distribution whose width the network does not learn. Each hook is written for one
-# observation; the base maps it over time and environments.
+# Pendulum takes a torque between -2 and 2. This policy samples it from a normal
+# distribution with a fixed standard deviation. Each hook is written for one
+# observation; the base class maps it over time and environments.
 
 
 # %%
@@ -90,7 +90,7 @@ class FixedWidth(PPOBase):
 
 
 env, env_params = gymnax.make("Pendulum-v1")
-folder = Path(tempfile.mkdtemp())  # yours might be Path("runs")
+folder = Path(tempfile.mkdtemp())  # or Path("runs")
 config = AgentConfig(
     n_steps=150,
     batch_size=32,
@@ -111,11 +111,11 @@ agent = FixedWidth(env, env_params, config)
 _, of_hooks = agent.train(jax.random.key(0), hyperparams, progress=False)
 
 # %% [markdown]
-# ## Or by a distribution
+# ## A policy with one distribution
 #
-# One hook can take the place of the four: it returns a distribution, and the base asks
-# it for actions, probabilities, entropy and mode. The network is then applied once
-# instead of twice in the actor's loss.
+# You can replace the four hooks with one that returns a distribution. The base class
+# then calls its methods for samples, log-probabilities, entropy and mode. This applies
+# the network once instead of twice in the actor's loss.
 
 
 # %%
@@ -142,8 +142,8 @@ print("The picture is in", folder)
 # %% [markdown]
 # ## Mistakes are found early
 #
-# Hooks are traced when the agent is made. What does not fit is refused before
-# anything is compiled, and so are names that nothing would ever call:
+# Hooks are traced when you create the agent. Wrong shapes raise an error before
+# anything is compiled, and so do misspelt hooks, which would never be called:
 
 
 # %%
@@ -158,8 +158,8 @@ except TypeError as error:
     print(error)
 
 # %% [markdown]
-# ## Go on from here
+# ## Next steps
 #
 # - [Your own algorithm](../../tutorials/own_algorithm/)
 # - [Subclassing](../../guide/subclassing/): all hooks, networks with a memory,
-#   several actors
+#   multi-agent networks

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Stop and resume
 #
-# A training that is paused or interrupted, by Ctrl-C, by a scheduler or by a power
-# failure, goes on from its last checkpoint. On a CPU it ends with the very numbers of a training
-# that was never interrupted.
+# If a run is interrupted, by Ctrl-C, by a scheduler or by a power failure, it continues
+# from its last checkpoint. On a CPU, the result is bit for bit the same as without the
+# interruption.
 
 # %%
 import tempfile
@@ -18,13 +18,13 @@ from jaxagents.plotting import plot_learning_curve
 from jaxagents.ppo import AgentConfig, HyperParameters
 
 env, env_params = gymnax.make("CartPole-v1")
-folder = Path(tempfile.mkdtemp())  # yours might be Path("runs/cartpole")
+folder = Path(tempfile.mkdtemp())  # or Path("runs/cartpole")
 
 # %% [markdown]
-# ## A script that can be started again
+# ## A script that you can start again
 #
-# `restore_agent=True` allows the folder to hold checkpoints already. `resume` makes
-# what is missing of `n_steps`, whether that is everything or nothing.
+# With `restore_agent=True` the folder may already contain checkpoints. `resume` runs
+# the remaining updates out of `n_steps`, whether that is all of them or none.
 
 # %%
 config = AgentConfig(
@@ -43,8 +43,8 @@ def train(callbacks=()):
 
 
 # %% [markdown]
-# Here the first run ends itself after an evaluation, as Ctrl-C or SIGTERM would end it
-# after the current updates: with a checkpoint.
+# Here a callback ends the first run after an evaluation. Ctrl-C and SIGTERM would end
+# it after the current updates, also with a checkpoint.
 
 
 # %%
@@ -56,7 +56,7 @@ runner, metrics = train(callbacks=[interrupt])
 print("stopped after update", int(runner.update_step))
 
 # %% [markdown]
-# The same script again:
+# Run the same script again:
 
 # %%
 runner, metrics = train()
@@ -64,7 +64,7 @@ print("ended after update", int(runner.update_step))
 print("evaluations at", metrics["update_step"])
 
 # %% [markdown]
-# ## The same, bit for bit
+# ## The result is identical
 
 # %%
 alone = PPO(
@@ -87,10 +87,10 @@ axes.figure.savefig(folder / "learning_curves.png")
 print("The picture is in", folder)
 
 # %% [markdown]
-# ## Another best
+# ## Choose another checkpoint
 #
-# `restore("best")` takes the checkpoint of the highest mean return, or the one that a
-# function of yours prefers, here that with the highest worst return:
+# `restore("best")` loads the checkpoint with the highest mean return. You can pass a
+# different criterion, here the highest worst return:
 
 # %%
 agent = PPO(env, env_params, config)
@@ -100,10 +100,10 @@ safest, _ = agent.restore(
 print("update", int(safest.update_step))
 
 # %% [markdown]
-# ## Train for longer, or otherwise
+# ## Train for longer, with other hyperparameters
 #
-# A larger `n_steps` goes on where training ended. Hyperparameters that are given with
-# a runner take the place of its own:
+# With a larger `n_steps`, the run continues where it ended. Hyperparameters passed
+# along with a runner replace the runner's own:
 
 # %%
 runner, _ = agent.restore("last")
@@ -112,8 +112,10 @@ runner, metrics = agent.train(None, calmer, runner, n_steps=10, progress=False)
 print("update", int(runner.update_step))
 
 # %% [markdown]
-# ## Go on from here
+# ## Next steps
 #
-# - [Checkpoints](../../guide/checkpoints/): what is kept, best and last, damage
-# - [Reliability](../../reliability/): what is promised, and how it is tested
-# - [Gymnasium environments](../../guide/gymnasium/): the same there
+# - [Checkpoints](../../guide/checkpoints/): which are kept, how to choose one, what
+#   happens if one is damaged
+# - [Reliability](../../reliability/): the guarantees, and how they are tested
+# - [Gymnasium environments](../../guide/gymnasium/), which can be resumed in the same
+#   way

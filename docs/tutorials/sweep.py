@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Many seeds and a sweep
 #
-# One training says little: another seed may learn twice as fast. `agent.sweep` trains
-# several seeds with several sets of hyperparameters, over all cores of a CPU or all
-# accelerators, by one compiled program.
+# One run says little: another seed may learn twice as fast. `agent.sweep` trains
+# several seeds with several sets of hyperparameters, on all cores of a CPU or all
+# accelerators, using one compiled program.
 
 # %%
 import tempfile
@@ -20,15 +20,15 @@ from jaxagents.plotting import plot_sweep
 from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 
 env, env_params = gymnax.make("CartPole-v1")
-folder = Path(tempfile.mkdtemp())  # yours might be Path("runs")
+folder = Path(tempfile.mkdtemp())  # or Path("runs")
 config = AgentConfig(n_steps=25, eval_frequency=5)
 agent = PPO(env, env_params, config)
 
 # %% [markdown]
 # ## Seeds and sets
 #
-# Arrays among the hyperparameters have a common first axis of sets. Plain
-# numbers are shared by all of them. The random keys are the seeds.
+# Arrays among the hyperparameters have a leading axis, with one entry for each set.
+# Plain numbers apply to all sets. The random keys are the seeds.
 
 # %%
 rates = jnp.array([1e-4, 1e-3, 1e-2])
@@ -42,12 +42,12 @@ result = agent.sweep(seeds, sets, progress=False)
 print(result.metrics["returns"].shape)  # (sets, seeds, points, episodes)
 
 # %% [markdown]
-# Each member is a training of its own: on a CPU, bit for bit the one that `train`
-# would make alone.
+# Each member of the sweep is a run of its own: on a CPU, bit for bit the same as a
+# separate call of `train`.
 #
 # ## Compare
 #
-# The median of the seeds, and thinly each of them:
+# Thick lines are medians over seeds, thin lines the individual seeds:
 
 # %%
 steps = np.asarray(result.metrics["update_step"][0, 0])
@@ -65,8 +65,9 @@ legend = figure.legend(title="learning rate", loc="outside right upper")
 # %% [markdown]
 # ## Choose
 #
-# The best set is that with the highest mean return over seeds at the last evaluation.
-# `plot_sweep` shows that evaluation: the seeds, and the interval of each set's mean.
+# The best set has the highest mean return over seeds at the last evaluation.
+# `plot_sweep` shows that evaluation: the seeds, and a confidence interval for the mean
+# of each set.
 
 # %%
 axes = plot_sweep(result, folder / "sweep.png")
@@ -75,16 +76,17 @@ best = result.best_hyperparams.actor_optimizer_params.learning_rate
 print(f"best learning rate: {best:g}")
 
 # %% [markdown]
-# The agent does not remember a sweep. `select` takes one training out of it, here the
-# first seed of the best set; then the agent can play, go on or be exported.
+# The agent does not remember a sweep. `select` picks one of its runs, here the first
+# seed of the best set. After that you can evaluate the agent, continue the run, or
+# export the policy.
 
 # %%
 runner, metrics = agent.select(result, result.best, 0)
 print(agent.eval(jax.random.key(1))["returns"].mean())
 
 # %% [markdown]
-# The mean return of a set that was chosen for it is too high by a little. For a fair
-# number, train the chosen set with other seeds:
+# The mean return of the best set is slightly too optimistic, since the set was chosen
+# for it. For a fair estimate, train the set with new seeds:
 
 # %%
 others = jax.random.split(jax.random.key(100), 5)
@@ -93,9 +95,10 @@ fair = agent.sweep(others, chosen, progress=False)
 print(np.asarray(fair.metrics["returns"][0, :, -1]).mean(axis=-1).round(1))
 
 # %% [markdown]
-# ## Go on from here
+# ## Next steps
 #
-# - [Sweeps](../../guide/training/#sweeps) in the guide, and how they
-#   [resume](../../guide/checkpoints/#sweeps)
-# - [`jax.vmap(agent.train)`](../../guide/training/#inside-jit-and-vmap): one wide program
+# - [Sweeps](../../guide/training/#sweeps) in the guide, and how to
+#   [resume](../../guide/checkpoints/#sweeps) them
+# - [`jax.vmap(agent.train)`](../../guide/training/#inside-jit-and-vmap), for a single
+#   vectorised program
 # - [Stop and resume](../../tutorials/stop_and_resume/)

@@ -1,14 +1,14 @@
 # %% [markdown]
 # # Two players
 #
-# IPPO (independent PPO) trains several actors at once, each with its own reward. Here
-# a chaser and a runner learn against each other.
+# IPPO (independent PPO) trains several agents at once, each with its own reward. Here a
+# chaser and a runner learn against each other.
 #
 # ## A game
 #
-# An environment with `n_actors` gives one row of observations and one reward for each
-# actor, and takes one action of each. The players live on a ring of 12 places, and each
-# sees where the other is. The chaser moves by up to two places, the runner by one.
+# An environment with `n_actors` returns one row of observations and one reward per
+# agent, and takes one action from each. The players live on a ring of 12 places, and
+# each sees where the other is. The chaser moves by up to two places, the runner by one.
 
 # %%
 import tempfile
@@ -62,12 +62,12 @@ class Chase(Environment):
 
 
 print(check_env(Chase()))
-folder = Path(tempfile.mkdtemp())  # yours might be Path("runs")
+folder = Path(tempfile.mkdtemp())  # or Path("runs")
 
 # %% [markdown]
 # ## Train both
 #
-# By default each actor has networks of its own, and sees its own row.
+# By default each agent has its own networks and sees its own row.
 
 # %%
 config = AgentConfig(
@@ -86,11 +86,11 @@ hyperparams = HyperParameters(
 )
 agent = IPPO(Chase(), None, config)
 runner, metrics = agent.train(jax.random.key(0), hyperparams, progress=False)
-print(metrics["returns"].shape)  # (points, episodes, actors)
+print(metrics["returns"].shape)  # (points, episodes, agents)
 
 # %% [markdown]
-# The rewards are opposite, so the returns mirror each other. Which one rises says who
-# learns faster, not how well they play.
+# The rewards are opposite, so the returns mirror each other. They show who learns
+# faster, not how well each plays.
 
 # %%
 axes = plot_learning_curve(
@@ -99,10 +99,10 @@ axes = plot_learning_curve(
 print("The picture is in", folder)
 
 # %% [markdown]
-# ## Let them meet others
+# ## Evaluate against random play
 #
-# How good a player is shows against opponents that do not learn. Here each of the two
-# meets one that moves at random.
+# To see how good a player is, test it against opponents that do not learn. Here each of
+# the two plays against random moves.
 
 
 # %%
@@ -133,9 +133,9 @@ for chaser in (False, True):
         print(f"chaser {names[chaser]:9}  runner {names[runs]:9} {steps:5.1f}")
 
 # %% [markdown]
-# ## Go on from here
+# ## Next steps
 #
-# - [IPPO](../../agents/ippo/), and [several actors](../../guide/subclassing/#several-actors):
-#   actors that share a network
-# - [Self-play](../../guide/suites/#self-play) in games of two such as connect four
-# - `examples/pursuit_ippo.py`: a pursuit in the plane, with pictures and an animation
+# - [IPPO](../../agents/ippo/), and [multi-agent
+#   networks](../../guide/subclassing/#multi-agent-networks), which can share parameters
+# - [Self-play](../../guide/suites/#self-play) in two-player games such as connect four
+# - `examples/pursuit_ippo.py`: a pursuit in the plane, with plots and an animation
