@@ -1,13 +1,13 @@
-"""PPO in a game of Atari, from the pixels of its screen.
+"""PPO on an Atari game, from pixels.
 
     pip install ".[atari]"
     python examples/atari_ppo.py
     python examples/atari_ppo.py --game Breakout --n-steps 10000000 --output runs/breakout
 
-The games come with `ale-py`. Eight of them run in processes of their own, with the usual wrappers: every
-fourth frame, 84 x 84 grey pixels, the last four of them, and rewards of -1, 0 or 1. What is learned is
-written to `runs/atari-ppo`: checkpoints, metrics, and a video of an episode. A run that was stopped
-goes on when it is started again.
+The games come with `ale-py`. Eight copies run in separate processes, with the usual wrappers: frame
+skip 4, 84 x 84 greyscale images, a stack of four frames, and rewards clipped to -1, 0 or 1.
+Checkpoints, metrics and a video are written to `runs/atari-ppo`. If you stop the script and start
+it again, it resumes.
 """
 
 import dataclasses
@@ -35,24 +35,24 @@ N_FRAMES = 4
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Options of the training."""
+    """Options of the run."""
 
     game: str = "Pong"
     """Name of the game, as in `ALE/Pong-v5`."""
     n_steps: int = 1_000_000
-    """Number of steps, each of four frames, in all games together."""
+    """Number of steps (of four frames each) over all games."""
     n_envs: int = 8
-    """Number of games at once."""
+    """Number of parallel games."""
     rollout_length: int = 128
-    """Number of steps of each from update to update."""
+    """Number of steps in each game per update."""
     output: Path = Path("runs/atari-ppo")
     """Folder for the results."""
     seed: int = 0
-    """Seed of the training."""
+    """Random seed."""
 
 
 class ChannelsLast(gymnasium.ObservationWrapper):
-    """Stacked frames as the channels of one image, with which encoders begin."""
+    """Moves the stacked frames to the channel axis, as encoders expect."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
@@ -66,7 +66,7 @@ class ChannelsLast(gymnasium.ObservationWrapper):
 
 
 def make_game(game: str, clips_rewards: bool = False) -> gymnasium.Env:
-    """Makes a game that is drawn."""
+    """Creates a game that can be rendered."""
     gymnasium.register_envs(ale_py)
     env = gymnasium.make(f"ALE/{game}-v5", frameskip=1, render_mode="rgb_array")
     env = wrappers.AtariPreprocessing(env)
@@ -76,7 +76,7 @@ def make_game(game: str, clips_rewards: bool = False) -> gymnasium.Env:
 
 
 def make_agent(options: Options) -> PPO:
-    """Makes the agent: actor and critic are layers behind one encoder."""
+    """Creates the agent: actor and critic are heads of one encoder."""
     env = Gymnasium(
         functools.partial(make_game, options.game, clips_rewards=True),
         eval_env=functools.partial(make_game, options.game),
@@ -100,7 +100,7 @@ def make_agent(options: Options) -> PPO:
 
 
 def main(options: Options) -> None:
-    """Trains or resumes, and records an episode."""
+    """Trains or resumes, and records a video."""
     agent = make_agent(options)
     optimizer = OptimizerParams(2.5e-4, grad_clip=0.5)
     hyperparams = ppo.HyperParameters(

@@ -1,12 +1,13 @@
-"""Behavioural cloning of a Minari dataset, or of its best episodes.
+"""Behavioural cloning on a Minari dataset, or on its best episodes.
 
     python examples/sac_mujoco.py --minari-id double-pendulum/sac-v0
     python examples/bc_minari.py double-pendulum/sac-v0
     python examples/bc_minari.py double-pendulum/sac-v0 --best-share 0.2 --output runs/bc-best
 
-clones all that SAC did while it learned, the bad and the good, or only its best episodes, a fifth of the
-steps; plays in the dataset's environment, and writes to `runs/bc-minari`. Any dataset of continuous
-actions will do, such as those that `minari download` gets.
+The first command records SAC's training. The second clones all of it, good and bad; the third
+clones only the best episodes, a fifth of the steps. Both evaluate the policy in the dataset's
+environment and write to `runs/bc-minari`. You can use any dataset of continuous actions, for
+example from `minari download`.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from jaxagents.data import Dataset
 
 
 def best_episodes(dataset: Dataset, share: float) -> Dataset:
-    """The episodes of the highest returns, which together have a share of the steps."""
+    """The episodes with the highest returns that make up a given share of the steps."""
     episodes = np.cumsum(np.append(0, dataset["ends"][:-1]))
     order = np.argsort(-episode_returns(dataset), kind="stable")
     n_steps = np.cumsum(np.bincount(episodes)[order])
@@ -29,8 +30,8 @@ def best_episodes(dataset: Dataset, share: float) -> Dataset:
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Runs the example, and returns the agent and its metrics."""
-    parser = make_parser("Behavioural cloning of a Minari dataset.", "bc")
+    """Runs the example and returns the agent and its metrics."""
+    parser = make_parser("Behavioural cloning on a Minari dataset.", "bc")
     parser.add_argument("--best-share", type=float, default=1.0, help="share of the steps to clone")
     options = parse(parser, argv)
     if not 0.0 < options.best_share <= 1.0:

@@ -1,10 +1,10 @@
-"""PPO with a hand-written policy on CartPole, through every stage of an agent's life.
+"""PPO with a custom policy on CartPole, through every stage of an agent's life.
 
     python examples/cartpole_ppo.py
 
-trains and evaluates an agent, restores it in a second one that goes on from its last checkpoint,
-trains several seeds and learning rates at once, and plays an episode step by step. Everything is
-written to `runs/cartpole`.
+This trains and evaluates an agent, restores its last checkpoint in a second agent that continues
+the run, trains several seeds and learning rates in parallel, and plays an episode step by step.
+Everything is written to `runs/cartpole`.
 """
 
 import argparse
@@ -54,7 +54,7 @@ class ValueNetwork(nn.Module):
 
 
 class CartPolePPO(PPOBase):
-    """PPO with a categorical policy; every hook is written for one observation."""
+    """PPO with a categorical policy; each hook handles one observation."""
 
     def _entropy(self, training, obs):
         log_probs = nn.log_softmax(training.apply_fn(training.params, obs))
@@ -71,11 +71,11 @@ class CartPolePPO(PPOBase):
 
 
 def make_agent(n_steps: int, **files: Any) -> CartPolePPO:
-    """Makes an agent that trains for `n_steps` updates.
+    """Creates an agent that trains for `n_steps` updates.
 
     Args:
         n_steps: Number of updates.
-        **files: Fields of the configuration that concern checkpoints.
+        **files: Configuration fields for checkpoints.
 
     Returns:
         The agent.
@@ -99,7 +99,7 @@ def make_agent(n_steps: int, **files: Any) -> CartPolePPO:
 
 
 def make_hyperparams(learning_rate: Any = 2e-3) -> HyperParameters:
-    """Makes hyperparameters with one learning rate for both networks."""
+    """Creates hyperparameters with one learning rate for both networks."""
     optimizer_params = OptimizerParams(learning_rate=learning_rate, grad_clip=0.5)
     return HyperParameters(
         gamma=0.99,
@@ -112,7 +112,7 @@ def make_hyperparams(learning_rate: Any = 2e-3) -> HyperParameters:
 
 
 def train_and_evaluate(options: argparse.Namespace) -> dict[str, Any]:
-    """Trains an agent with a checkpoint folder, plots its learning, and plays greedy episodes."""
+    """Trains an agent with checkpoints, plots its learning curve, and plays greedy episodes."""
     agent = make_agent(options.n_steps, checkpoint_dir=options.output)
     hyperparams = make_hyperparams()
     print(agent)
@@ -136,7 +136,7 @@ def train_and_evaluate(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def restore_and_go_on(options: argparse.Namespace) -> dict[str, Any]:
-    """Restores the checkpoints in a second agent and goes on as if training had never stopped."""
+    """Restores the checkpoints in a second agent, and continues as if the run had not stopped."""
     agent = make_agent(options.n_steps, checkpoint_dir=options.output, restore_agent=True)
     best, _ = agent.restore("best")
     safest, _ = agent.restore("best", best_fn=lambda metrics: metrics["returns"].min(1).argmax())
@@ -161,7 +161,7 @@ def restore_and_go_on(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def train_many(options: argparse.Namespace) -> dict[str, Any]:
-    """Trains seeds and learning rates at once, with `jax.vmap` and with `sweep`."""
+    """Trains seeds and learning rates in parallel, with `jax.vmap` and with `sweep`."""
     agent = make_agent(max(options.n_steps // 2, 1))
     rng = jax.random.key(options.seed)
     rngs = jax.random.split(rng, options.n_seeds)
@@ -169,7 +169,7 @@ def train_many(options: argparse.Namespace) -> dict[str, Any]:
     runners, by_seed = jax.vmap(agent.train, in_axes=(0, None))(rngs, make_hyperparams())
     print(f"\nFinal mean return of each seed: {_final_means(by_seed)}")
     agent.collect_training(*jax.tree.map(lambda x: x[0], (runners, by_seed)))
-    print(f"Mean return of the first one's agent: {agent.eval(rng)['returns'].mean():.1f}")
+    print(f"Mean return of the first seed's agent: {agent.eval(rng)['returns'].mean():.1f}")
 
     hyperparams = jax.vmap(make_hyperparams)(jnp.array(LEARNING_RATES))
     _, by_learning_rate = jax.vmap(agent.train, in_axes=(None, 0))(rng, hyperparams)
@@ -188,7 +188,7 @@ def _final_means(metrics: dict[str, Any]) -> np.ndarray:
 
 
 def plot_sweep(metrics: dict[str, Any], path: Path) -> None:
-    """Plots the mean return of each learning rate, and of its seeds as thin lines."""
+    """Plots the mean return of each learning rate, with its seeds as thin lines."""
     steps = np.asarray(metrics["update_step"][0, 0])
     returns = np.asarray(metrics["returns"].mean(axis=-1))
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
@@ -202,7 +202,7 @@ def plot_sweep(metrics: dict[str, Any], path: Path) -> None:
 
 
 def play_episode(options: argparse.Namespace, training: Any) -> dict[str, Any]:
-    """Plays 500 steps with a loop of its own around the agent, and plots the cart and the pole."""
+    """Plays 500 steps in a custom rollout, and plots the cart and the pole."""
     agent = make_agent(options.n_steps)
     n_steps = 500
 
@@ -215,9 +215,9 @@ def play_episode(options: argparse.Namespace, training: Any) -> dict[str, Any]:
 
     start = agent.env_reset(jax.random.key(options.seed + 2))
     _, record = jax.block_until_ready(jax.lax.scan(step, start, jnp.arange(n_steps)))
-    jax.effects_barrier()  # lets the progress bar finish before anything else is printed
+    jax.effects_barrier()  # let the progress bar finish before anything else is printed
     length = int(record["done"].argmax()) + 1 if record["done"].any() else n_steps
-    print(f"\nThe first episode of an own rollout lasts {length} steps.")
+    print(f"\nThe first episode of the custom rollout lasts {length} steps.")
 
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     axes.plot(record["obs"][:length, 0], label="cart position (m)")
@@ -233,18 +233,18 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Runs the example.
 
     Args:
-        argv: Words of the command line; `sys.argv` by default.
+        argv: Command-line arguments; `sys.argv` by default.
 
     Returns:
         The results of each part.
     """
     parser = argparse.ArgumentParser(
-        description="PPO with a hand-written policy on CartPole.",
+        description="PPO with a custom policy on CartPole.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--output", type=Path, default=Path("runs/cartpole"), help="new folder")
-    parser.add_argument("--n-steps", type=int, default=100, help="update steps")
-    parser.add_argument("--n-seeds", type=int, default=4, help="seeds trained at once")
+    parser.add_argument("--n-steps", type=int, default=100, help="number of updates")
+    parser.add_argument("--n-seeds", type=int, default=4, help="seeds trained in parallel")
     parser.add_argument("--n-evals", type=int, default=128, help="episodes played after training")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(argv)

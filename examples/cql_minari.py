@@ -3,9 +3,9 @@
     python examples/sac_mujoco.py --minari-id double-pendulum/sac-v0
     python examples/cql_minari.py double-pendulum/sac-v0
 
-learns from all that SAC did while it learned, the bad and the good, plays in the dataset's environment,
-and writes to `runs/cql-minari`. Any dataset of continuous actions will do, such as those that
-`minari download` gets.
+The first command records SAC's training. The second learns from all of it, good and bad, evaluates
+the policy in the dataset's environment, and writes to `runs/cql-minari`. You can use any dataset of
+continuous actions, for example from `minari download`.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from jaxagents import CQL, cql
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Runs the example, and returns the agent and its metrics."""
+    """Runs the example and returns the agent and its metrics."""
     parser = make_parser("CQL on a Minari dataset.", "cql")
     parser.add_argument("--conservative-weight", type=float, default=1.0, help="0 is SAC")
-    parser.add_argument("--n-action-samples", type=int, default=4, help="of each of three kinds")
+    parser.add_argument("--n-action-samples", type=int, default=4, help="for each of three kinds")
     parser.add_argument("--tau", type=float, default=0.02, help="step size of the target critics")
     parser.set_defaults(batch_size=128)
     options = parse(parser, argv)

@@ -1,7 +1,7 @@
-"""PPO that all devices of all processes train together, and that goes on by itself when started again.
+"""PPO on all devices of all processes. If you start it again, it resumes.
 
-Alone: python distributed_ppo.py --checkpoint-dir runs/shared
-With others: launch/slurm.sh, launch/kubernetes.yaml, or launch/ray_cluster.py
+As one process: python distributed_ppo.py --checkpoint-dir runs/shared
+As several: launch/slurm.sh, launch/kubernetes.yaml, or launch/ray_cluster.py
 """
 
 import argparse
@@ -12,14 +12,14 @@ import jax
 from jaxagents import PPO, sharding
 from jaxagents.ppo import AgentConfig, HyperParameters
 
-N_GROUPS = 8  # a multiple of the number of devices; results depend on it, and not on the devices
+N_GROUPS = 8  # a multiple of the number of devices; results depend on this, not on the devices
 
 
 def main(argv: list[str] | None = None) -> PPO:
-    """Trains, and gives the trained agent."""
+    """Trains and returns the agent."""
     args = parse_args(argv)
     sharding.initialize(args.coordinator, args.n_processes, args.process_id)
-    import gymnax  # which already computes something
+    import gymnax  # only now, since the import already uses JAX
 
     env, env_params = gymnax.make("CartPole-v1")
     config = AgentConfig(
@@ -47,14 +47,14 @@ def main(argv: list[str] | None = None) -> PPO:
 
 
 def parse_args(argv: list[str] | None) -> argparse.Namespace:
-    """Reads the command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--checkpoint-dir", type=Path, required=True, help="folder that all processes see")
-    add("--n-steps", type=int, default=200, help="number of updates in all")
-    add("--n-envs", type=int, default=256, help="environments of all devices together")
+    add("--n-steps", type=int, default=200, help="total number of updates")
+    add("--n-envs", type=int, default=256, help="environments over all devices")
     add("--replicated-updates", action="store_true", help="bit for bit on any number of devices")
-    add("--coordinator", help="host:port of process 0, where JAX does not find it by itself")
+    add("--coordinator", help="host:port of process 0, if JAX does not detect it")
     add("--n-processes", type=int, help="likewise")
     add("--process-id", type=int, help="likewise")
     return parser.parse_args(argv)

@@ -3,9 +3,9 @@
     python examples/sac_mujoco.py --minari-id double-pendulum/sac-v0
     python examples/iql_minari.py double-pendulum/sac-v0
 
-learns from all that SAC did while it learned, the bad and the good, plays in the dataset's environment,
-and writes to `runs/iql-minari`. Any dataset of continuous actions will do, such as those that
-`minari download` gets.
+The first command records SAC's training. The second learns from all of it, good and bad, evaluates
+the policy in the dataset's environment, and writes to `runs/iql-minari`. You can use any dataset of
+continuous actions, for example from `minari download`.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ from jaxagents import IQL, iql
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Runs the example, and returns the agent and its metrics."""
+    """Runs the example and returns the agent and its metrics."""
     parser = make_parser("IQL on a Minari dataset.", "iql")
     parser.add_argument("--expectile", type=float, default=0.9, help="near 1: the best of the data")
-    parser.add_argument("--beta", type=float, default=3.0, help="0 clones all actions alike")
+    parser.add_argument("--beta", type=float, default=3.0, help="0 clones all actions equally")
     parser.add_argument("--tau", type=float, default=0.02, help="step size of the target critics")
     options = parse(parser, argv)
 

@@ -1,12 +1,11 @@
-"""DQN, C51 or QR-DQN on a game of MinAtar, from images of 10 x 10 pixels.
+"""DQN, C51 or QR-DQN on a MinAtar game, from images of 10 x 10 pixels.
 
     python examples/minatar_dqn.py
     python examples/minatar_dqn.py --agent qrdqn --env SpaceInvaders-MinAtar --output runs/invaders
 
-trains an agent with checkpoints, restores the best one, draws its learning curve, and records an
-episode that it plays greedily. Everything is written to `runs/minatar-dqn`. With the default
-settings, DQN starts Breakout with a return of about 0 and ends with 22 to 30; the first wall has 30
-bricks.
+This trains an agent with checkpoints, restores the best one, plots its learning curve, and records
+a greedy episode. Everything is written to `runs/minatar-dqn`. With the default settings, DQN's
+return in Breakout starts at about 0 and reaches 22 to 30; the first wall has 30 bricks.
 """
 
 import argparse
@@ -26,12 +25,12 @@ LEARNING_STARTS = 5_000
 MAX_STEPS = 300
 """Length of the video."""
 AGENTS = {"dqn": (dqn, dqn.DQN), "c51": (c51, c51.C51), "qrdqn": (qrdqn, qrdqn.QRDQN)}
-SUPPORT = {"v_min": 0.0, "v_max": 20.0}  # of discounted returns, for C51; larger ones count as 20
+SUPPORT = {"v_min": 0.0, "v_max": 20.0}  # for C51: larger returns count as 20
 GAMES = ("Asterix-MinAtar", "Breakout-MinAtar", "Freeway-MinAtar", "SpaceInvaders-MinAtar")
 
 
 def make_agent(options: argparse.Namespace) -> dqn.DQNBase:
-    """Makes the agent. Its default network has a convolution for images."""
+    """Creates the agent. Its default network has a convolution for images."""
     module, agent_class = AGENTS[options.agent]
     env, env_params = gymnax.make(options.env)
     n_updates = max(options.n_steps // N_ENVS, 1)
@@ -45,13 +44,13 @@ def make_agent(options: argparse.Namespace) -> dqn.DQNBase:
         learning_starts=LEARNING_STARTS,
         eval_frequency=max(n_updates // 10, 1),
         checkpoint_dir=options.output,
-        checkpoint_buffer=False,  # its images would take hundreds of megabytes in each
+        checkpoint_buffer=False,  # its images would take hundreds of megabytes in each checkpoint
     )
     return agent_class(env, env_params, config)
 
 
 def make_hyperparams(options: argparse.Namespace) -> dqn.HyperParameters:
-    """Makes hyperparameters; random actions become rare in the first tenth of the training."""
+    """Creates hyperparameters; exploration decays in the first tenth of the run."""
     module, _ = AGENTS[options.agent]
     return module.HyperParameters(
         gamma=0.99,
@@ -64,7 +63,7 @@ def make_hyperparams(options: argparse.Namespace) -> dqn.HyperParameters:
 
 
 def train(agent: dqn.DQNBase, options: argparse.Namespace) -> dict[str, Any]:
-    """Trains the agent, draws its learning curve, and leaves it as it was at its best."""
+    """Trains the agent, plots its learning curve, and restores the best checkpoint."""
     hyperparams = make_hyperparams(options)
     print(agent)
     print(agent.log_hyperparams(hyperparams))
@@ -88,13 +87,13 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Runs the example.
 
     Args:
-        argv: Words of the command line; `sys.argv` by default.
+        argv: Command-line arguments; `sys.argv` by default.
 
     Returns:
         The results of each part.
     """
     parser = argparse.ArgumentParser(
-        description="DQN, C51 or QR-DQN on a game of MinAtar.",
+        description="DQN, C51 or QR-DQN on a MinAtar game.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--output", type=Path, default=Path("runs/minatar-dqn"), help="new folder")

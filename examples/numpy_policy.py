@@ -1,4 +1,4 @@
-"""Acts in CartPole with NumPy alone, by the weights of a policy that PPO has learned.
+"""Runs a policy trained by PPO in plain NumPy, on CartPole.
 
     python examples/numpy_policy.py
 
@@ -17,7 +17,7 @@ LOGITS = "weights/params/Dense_0"
 
 
 def train_and_export(path: Path, n_steps: int) -> None:
-    """Trains PPO on CartPole and writes its policy."""
+    """Trains PPO on CartPole and exports its policy."""
     import gymnax
     import jax
 
@@ -33,7 +33,7 @@ def train_and_export(path: Path, n_steps: int) -> None:
 
 
 def greedy_action(weights: dict[str, np.ndarray], observation: np.ndarray) -> int:
-    """The action with the largest logit of PPO's default network."""
+    """The action with the largest logit, computed as in PPO's default network."""
     x = observation
     for layer in HIDDEN:
         x = np.tanh(x @ weights[f"{layer}/kernel"] + weights[f"{layer}/bias"])
@@ -41,10 +41,10 @@ def greedy_action(weights: dict[str, np.ndarray], observation: np.ndarray) -> in
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Plays an episode, and gives its length."""
+    """Plays an episode and returns its length."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policy", type=Path, default=Path("cartpole.safetensors"))
-    parser.add_argument("--n-steps", type=int, default=100, help="updates of the training")
+    parser.add_argument("--n-steps", type=int, default=100, help="number of updates")
     options = parser.parse_args(arguments)
     if not options.policy.exists():
         train_and_export(options.policy, options.n_steps)

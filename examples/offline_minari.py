@@ -1,4 +1,4 @@
-"""The parts that examples of offline learning share: data, training, comparison with the data."""
+"""Shared parts of the offline examples: data, training, comparison with the data."""
 
 import argparse
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from jaxagents.plotting import plot_learning_curve
 
 
 class Task(NamedTuple):
-    """A task to be learnt.
+    """A dataset and its environment.
 
     Attributes:
         dataset: Transitions.
@@ -30,11 +30,11 @@ class Task(NamedTuple):
 
 
 def make_parser(description: str, name: str) -> argparse.ArgumentParser:
-    """Makes a parser of the options that all examples have.
+    """Creates a parser with the options that all examples share.
 
     Args:
-        description: What the example is.
-        name: Name of the algorithm, after which the default folder is called.
+        description: Description of the example.
+        name: Name of the algorithm, used for the default folder.
 
     Returns:
         The parser, to which an example adds its own options.
@@ -45,18 +45,18 @@ def make_parser(description: str, name: str) -> argparse.ArgumentParser:
     output = Path(f"runs/{name}-minari")
     parser.add_argument("dataset", help="identifier of a Minari dataset on this machine")
     parser.add_argument("--output", type=Path, default=output, help="new folder")
-    parser.add_argument("--n-updates", type=int, default=10_000, help="updates in all")
-    parser.add_argument("--eval-frequency", type=int, default=1_000, help="updates between points")
-    parser.add_argument("--n-evals", type=int, default=10, help="episodes of an evaluation")
+    parser.add_argument("--n-updates", type=int, default=10_000, help="total number of updates")
+    parser.add_argument("--eval-frequency", type=int, default=1_000, help="evaluation interval")
+    parser.add_argument("--n-evals", type=int, default=10, help="episodes per evaluation")
     parser.add_argument("--features", type=int, nargs="+", default=[64, 64], help="layer widths")
-    parser.add_argument("--batch-size", type=int, default=256, help="steps in a batch")
+    parser.add_argument("--batch-size", type=int, default=256, help="transitions per batch")
     parser.add_argument("--learning-rate", type=float, default=1e-3, help="of all networks")
     parser.add_argument("--seed", type=int, default=0)
     return parser
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parses the command line, and refuses at once what would fail only later."""
+    """Parses the command line, and rejects early what would fail later."""
     options = parser.parse_args(argv)
     if options.output.exists():
         parser.error(f"{options.output} exists already: choose another --output.")
@@ -68,7 +68,7 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argpar
 
 
 def load(options: argparse.Namespace) -> Task:
-    """Loads the dataset, and makes its environment."""
+    """Loads the dataset and creates its environment."""
     source = minari.load_dataset(options.dataset)
     dataset = from_minari(source)
     returns = episode_returns(dataset)
@@ -86,7 +86,7 @@ def episode_returns(dataset: Dataset) -> np.ndarray:
 
 
 def sizes(options: argparse.Namespace) -> dict[str, Any]:
-    """The part of a configuration that all examples have."""
+    """Configuration fields that all examples share."""
     return {
         "n_updates": options.n_updates,
         "minibatch_size": options.batch_size,
@@ -100,13 +100,13 @@ def sizes(options: argparse.Namespace) -> dict[str, Any]:
 def train(
     agent: Agent, hyperparams: Any, task: Task, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Trains an agent on its dataset, and plays episodes with it.
+    """Trains an agent on its dataset and evaluates it.
 
     Args:
         agent: The agent.
         hyperparams: Its hyperparameters.
-        task: What there is to learn.
-        options: What `parse` gave.
+        task: The dataset and its environment.
+        options: Options from `parse`.
 
     Returns:
         The `agent`, the `metrics` of its run, and the outcomes of `episodes` after it.
@@ -122,12 +122,12 @@ def train(
         f"{name} in {options.n_evals} other episodes: "
         f"mean return {returns.mean():.1f}, from {returns.min():.1f} to {returns.max():.1f}"
     )
-    print(f"\nCheckpoints, logs and a picture are in {options.output}.")
+    print(f"\nCheckpoints, logs and a plot are in {options.output}.")
     return {"agent": agent, "metrics": metrics, "episodes": episodes}
 
 
 def plot(metrics: dict[str, Any], returns: np.ndarray, title: str, path: Path) -> None:
-    """Plots the returns of the evaluations beside the returns of the dataset."""
+    """Plots the evaluation returns next to the returns of the dataset."""
     figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
     plot_learning_curve(metrics, ax=ax, title=title, label="agent")
     ax.axhline(returns.mean(), color="gray", linestyle="--", label="mean of the dataset")

@@ -1,9 +1,9 @@
-"""Searches hyperparameters of PPO on CartPole with Optuna, and ends hopeless trials early.
+"""Tunes PPO on CartPole with Optuna, and prunes bad trials early.
 
     python examples/optuna_search.py --n-trials 20
 
-Needs the extra `search`. Hyperparameters are traced, so that all trials run one compiled program.
-Where the sets are known in advance, `agent.sweep` trains them side by side instead.
+This needs the extra `search`. Hyperparameters are traced, so all trials run one compiled program.
+If you know the sets in advance, use `agent.sweep`, which trains them in parallel.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 
 
 class Pruning(Callback):
-    """Reports each evaluation to a trial, which ends if it is worse than most others."""
+    """Reports each evaluation to a trial, and ends it if it is worse than most others."""
 
     def __init__(self, trial: optuna.Trial) -> None:
         self.trial = trial
@@ -29,7 +29,7 @@ class Pruning(Callback):
 
 
 def suggest(trial: optuna.Trial) -> HyperParameters:
-    """Hyperparameters that a trial should try."""
+    """Hyperparameters suggested by a trial."""
     rate = trial.suggest_float("learning_rate", 1e-5, 1e-1, log=True)
     optimizer = OptimizerParams(learning_rate=rate, grad_clip=0.5)
     return HyperParameters(
@@ -42,7 +42,7 @@ def suggest(trial: optuna.Trial) -> HyperParameters:
 
 
 def search(n_trials: int, n_steps: int) -> optuna.Study:
-    """A study of the mean return at the last evaluation."""
+    """A study that maximises the mean return at the last evaluation."""
     config = AgentConfig(
         n_steps=n_steps, batch_size=16, rollout_length=64, eval_frequency=max(1, n_steps // 10)
     )
@@ -66,10 +66,10 @@ def search(n_trials: int, n_steps: int) -> optuna.Study:
 
 
 def main(arguments: list[str] | None = None) -> optuna.Study:
-    """Searches, and prints the best trial."""
+    """Runs the search and prints the best trial."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--n-trials", type=int, default=20)
-    parser.add_argument("--n-steps", type=int, default=60, help="updates of a trial")
+    parser.add_argument("--n-steps", type=int, default=60, help="updates per trial")
     options = parser.parse_args(arguments)
     study = search(options.n_trials, options.n_steps)
     states = [trial.state.name for trial in study.trials]

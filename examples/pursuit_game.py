@@ -1,11 +1,11 @@
 """A two-player pursuit game in a walled square, as a JAX environment.
 
-A fast but sluggish pursuer chases a slower, nimble evader. Each actor commands a velocity that it
-reaches with a limited acceleration, so the pursuer overshoots when the evader turns sharply. The
-rewards are zero-sum. Actor 0 is the pursuer and actor 1 the evader throughout.
+A fast but sluggish pursuer chases a slower, nimble evader. Each agent commands a velocity that it
+reaches with limited acceleration, so the pursuer overshoots when the evader turns sharply. The
+rewards are zero-sum. Agent 0 is always the pursuer and agent 1 the evader.
 
 The environment follows the five-value gymnax style (`reset_env`, `step_env`) without depending on
-gymnax. It never ends an episode on time: the step limit is the trainer's to set.
+gymnax. It has no time limit: set one in the agent's configuration.
 """
 
 from dataclasses import dataclass
@@ -69,11 +69,11 @@ class PursuitParams:
 
 @struct.dataclass
 class PursuitState:
-    """Motion of both actors.
+    """Motion of both agents.
 
     Attributes:
-        position: Positions from the arena's centre, in m, shape (2 actors, 2).
-        velocity: Velocities, in m/s, shape (2 actors, 2).
+        position: Positions from the arena's centre, in m, shape (2 agents, 2).
+        velocity: Velocities, in m/s, shape (2 agents, 2).
     """
 
     position: PerActorXY
@@ -82,13 +82,13 @@ class PursuitState:
 
 @dataclass(frozen=True)
 class Box:
-    """A box of real vectors with the same bounds in every component.
+    """A continuous space with the same bounds in every component.
 
     Attributes:
         low: Lower bound.
         high: Upper bound.
         shape: Shape of one element.
-        dtype: Type of the components.
+        dtype: Dtype of the components.
     """
 
     low: float
@@ -97,7 +97,7 @@ class Box:
     dtype: Any = jnp.float32
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "..."]:
-        """Draws one element uniformly, shape `shape`."""
+        """Samples one element uniformly, shape `shape`."""
         return jax.random.uniform(key, self.shape, self.dtype, self.low, self.high)
 
     def contains(self, x: Float[Array, "..."]) -> Flag:
@@ -121,24 +121,24 @@ class Pursuit:
         return PursuitParams()
 
     def action_space(self, params: PursuitParams) -> Box:
-        """Returns the action space of one actor: a velocity as a fraction of its top speed."""
+        """Returns the action space of one agent: a velocity as a fraction of its top speed."""
         return Box(-1.0, 1.0, (2,))
 
     def observation_space(self, params: PursuitParams) -> Box:
-        """Returns the space of the joint observation, one row per actor."""
+        """Returns the space of the joint observation, one row per agent."""
         return Box(-2.0, 2.0, (self.n_actors, 8))
 
     def reset_env(
         self, key: PRNGKeyArray, params: PursuitParams
     ) -> tuple[Observation, PursuitState]:
-        """Places both actors at rest, on opposite sides of a random point near the centre.
+        """Places both agents at rest, on opposite sides of a random point near the centre.
 
         Args:
             key: Random key.
             params: Parameters of the game.
 
         Returns:
-            Observation of shape (2 actors, 8) and the initial state.
+            Observation of shape (2 agents, 8) and the initial state.
         """
         state = PursuitState(
             position=_draw_start(key, params.half_width),
@@ -153,18 +153,18 @@ class Pursuit:
         action: PerActorXY,
         params: PursuitParams,
     ) -> tuple[Observation, PursuitState, PerActor, Flag, dict[str, Scalar]]:
-        """Moves both actors for one time step.
+        """Moves both agents for one time step.
 
         Args:
             key: Random key, unused since the motion is deterministic.
             state: State before the step.
-            action: Commanded velocities as fractions of the top speeds, shape (2 actors, 2), each
+            action: Commanded velocities as fractions of the top speeds, shape (2 agents, 2), each
                 component in [-1, 1]. Commands longer than 1 are shortened to the top speed.
             params: Parameters of the game.
 
         Returns:
-            Observation of shape (2 actors, 8), the next state, the opposing rewards of shape
-            (2 actors,), whether the evader is caught, and the distance between the actors in m.
+            Observation of shape (2 agents, 8), the next state, the opposing rewards of shape
+            (2 agents,), whether the evader is caught, and the distance between the agents in m.
         """
         next_state = _move(state, action, params)
         distance = _distance(next_state)
@@ -176,7 +176,7 @@ class Pursuit:
 
 
 def _draw_start(key: PRNGKeyArray, half_width: float) -> PerActorXY:
-    """Draws start positions 0.8 to 1.3 half-widths apart, in m, shape (2 actors, 2)."""
+    """Draws start positions 0.8 to 1.3 half-widths apart, in m, shape (2 agents, 2)."""
     midpoint_key, heading_key, offset_key = jax.random.split(key, 3)
     midpoint = jax.random.uniform(midpoint_key, (2,), jnp.float32, -0.3, 0.3)
     heading = jax.random.uniform(heading_key, (), jnp.float32, 0.0, 2.0 * jnp.pi)
@@ -194,13 +194,13 @@ def _accelerations(params: PursuitParams) -> PerActor:
 
 
 def _shorten(vectors: PerActorXY, longest: PerActor) -> PerActorXY:
-    """Scales each row down to the length `longest` where it is longer, shape (2 actors, 2)."""
+    """Scales each row down to the length `longest` where it is longer, shape (2 agents, 2)."""
     length = jnp.linalg.norm(vectors, axis=-1)
     return vectors * (longest / jnp.maximum(length, longest))[:, None]
 
 
 def _move(state: PursuitState, action: PerActorXY, params: PursuitParams) -> PursuitState:
-    """Accelerates both actors towards their commanded velocities and stops them at the walls."""
+    """Accelerates both agents towards their commanded velocities and stops them at the walls."""
     command = _shorten(jnp.asarray(action, jnp.float32), jnp.ones(2, jnp.float32))
     target_velocity = command * _top_speeds(params)[:, None]
     velocity_change = _shorten(target_velocity - state.velocity, _accelerations(params) * params.dt)
@@ -218,12 +218,12 @@ def _distance(state: PursuitState) -> Scalar:
 
 
 def _observe(state: PursuitState, params: PursuitParams) -> Observation:
-    """Stacks each actor's own position and velocity and the other's relative ones.
+    """Stacks each agent's own position and velocity, and those of the other relative to it.
 
-    Lengths are in half-widths of the arena and velocities in top speeds of the faster actor.
+    Lengths are in half-widths of the arena and velocities in top speeds of the faster agent.
 
     Returns:
-        Views of shape (2 actors, 8): own position, own velocity, relative position of the other,
+        Views of shape (2 agents, 8): own position, own velocity, relative position of the other,
         relative velocity of the other.
     """
     position = state.position / params.half_width
@@ -242,7 +242,7 @@ def plot_learning(
 
     Args:
         steps: Environment steps trained before each evaluation, shape (points,).
-        returns: Undiscounted episode returns, shape (points, episodes, 2 actors).
+        returns: Undiscounted episode returns, shape (points, episodes, 2 agents).
         path: Where to save the figure; unsaved and left open if None.
 
     Returns:
@@ -280,11 +280,11 @@ def plot_trajectories(
     path: str | Path | None = None,
     params: PursuitParams | None = None,
 ) -> "Figure":
-    """Plots the paths of one episode, from pale at the start to strong at the end.
+    """Plots the paths of one episode, fading in from start to end.
 
     Args:
-        positions: Positions after the reset and after each step, in m, shape (time, 2 actors, 2).
-            Whatever follows the first catch is left out.
+        positions: Positions after the reset and after each step, in m, shape (time, 2 agents, 2).
+            Everything after the first catch is left out.
         path: Where to save the figure; unsaved and left open if None.
         params: Parameters of the game that was played; the standard ones if None.
 
@@ -325,13 +325,13 @@ def animate(
     """Writes one episode as a GIF, in real time at the standard step of 0.05 s.
 
     Args:
-        positions: Positions after the reset and after each step, in m, shape (time, 2 actors, 2).
-            Whatever follows the first catch is left out.
+        positions: Positions after the reset and after each step, in m, shape (time, 2 agents, 2).
+            Everything after the first catch is left out.
         path: Where to save the GIF.
         params: Parameters of the game that was played; the standard ones if None.
         fps: Frames, one per step, shown per second.
         trail_steps: Length of the fading trails, in steps.
-        hold_frames: How often the last frame is repeated, to show the outcome.
+        hold_frames: Number of times the last frame is repeated, to show the outcome.
     """
     import matplotlib.pyplot as plt
     from matplotlib.animation import PillowWriter
@@ -370,7 +370,7 @@ def _marker_style(actor: int) -> dict[str, Any]:
 
 
 def _until_catch(positions: Tracks, params: PursuitParams) -> tuple[Tracks, bool]:
-    """Cuts an episode after its first catch and tells whether there was one."""
+    """Cuts an episode off after its first catch, and returns whether there was one."""
     caught = np.linalg.norm(positions[:, 1] - positions[:, 0], axis=-1) <= params.catch_radius
     return (positions[: caught.argmax() + 1], True) if caught.any() else (positions, False)
 

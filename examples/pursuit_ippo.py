@@ -1,11 +1,11 @@
-"""IPPO on a two-player game with opposing rewards: a pursuer and an evader learn together.
+"""IPPO on a zero-sum game: a pursuer and an evader learn against each other.
 
     python examples/pursuit_ippo.py
     python examples/pursuit_ippo.py --ready-made --output runs/pursuit-ready-made
 
-trains both roles against each other, with a hand-written policy or with the ready-made one, lets
-them play against simple opponents, and writes pictures and an animation to `runs/pursuit`. The
-game itself is in `pursuit_game.py`.
+This trains both roles against each other, with a custom policy or with the ready-made one, lets
+them play against simple opponents, and writes plots and an animation to `runs/pursuit`. The game
+itself is in `pursuit_game.py`.
 """
 
 import argparse
@@ -45,7 +45,7 @@ class RoleNetwork(nn.Module):
 
 
 class PolicyNetwork(nn.Module):
-    """Mean velocity commands of both roles, shaped (2 actors, 2)."""
+    """Mean velocity commands of both roles, shape (2 agents, 2)."""
 
     config: AgentConfig
 
@@ -56,7 +56,7 @@ class PolicyNetwork(nn.Module):
 
 
 class ValueNetwork(nn.Module):
-    """Values of both roles, shaped (2 actors,)."""
+    """Values of both roles, shape (2 agents,)."""
 
     config: AgentConfig
 
@@ -67,9 +67,9 @@ class ValueNetwork(nn.Module):
 
 
 class PursuitIPPO(IPPOBase):
-    """IPPO with a Gaussian policy of fixed width; every hook is written for one observation.
+    """IPPO with a Gaussian policy of fixed width; each hook handles one observation.
 
-    The environment's action space is a box, to which actions outside of it are clipped.
+    Actions are clipped to the bounds of the environment's action space.
     """
 
     log_std = -0.7
@@ -95,7 +95,7 @@ class PursuitIPPO(IPPOBase):
 
 
 def make_agent(n_steps: int, ready_made: bool = False) -> IPPOBase:
-    """Makes an agent that trains both roles for `n_steps` updates."""
+    """Creates an agent that trains both roles for `n_steps` updates."""
     env = Pursuit()
     networks = {"actor_network": PolicyNetwork, "critic_network": ValueNetwork}
     config = AgentConfig(
@@ -113,7 +113,7 @@ def make_agent(n_steps: int, ready_made: bool = False) -> IPPOBase:
 
 
 def train(agent: IPPOBase, options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
-    """Trains both roles, and prints and plots how they learn."""
+    """Trains both roles, and prints and plots their learning curves."""
     optimizer_params = OptimizerParams(learning_rate=1e-3, grad_clip=0.5)
     hyperparams = HyperParameters(
         gamma=0.99,
@@ -134,17 +134,17 @@ def train(agent: IPPOBase, options: argparse.Namespace) -> tuple[Any, dict[str, 
 
 
 def trained(agent: IPPOBase, training: Any, role: int) -> Player:
-    """The greedy policy of a role that `agent` has learned."""
+    """The greedy policy that `agent` has learned for a role."""
     return lambda rng, obs: agent.policy(training, obs)[role]
 
 
 def randomly(rng: Any, obs: Any) -> Any:
-    """Draws a new velocity at every step."""
+    """Samples a new velocity at every step."""
     return jax.random.uniform(rng, (2,), minval=-1.0, maxval=1.0)
 
 
 def straight_at_evader(rng: Any, obs: Any) -> Any:
-    """Pure pursuit: heads for where the evader is, at full speed."""
+    """Pure pursuit: heads straight for the evader at full speed."""
     to_evader = obs[0, 4:6]
     return to_evader / jnp.linalg.norm(to_evader)
 
@@ -152,11 +152,11 @@ def straight_at_evader(rng: Any, obs: Any) -> Any:
 def play_matches(
     agent: IPPOBase, rng: Any, n_matches: int, pursuer: Player, evader: Player
 ) -> dict[str, np.ndarray]:
-    """Plays matches side by side with a loop of its own around the agent's environment.
+    """Plays matches in parallel, in a custom loop around the agent's environment.
 
     Returns:
-        `positions` after the reset and after each step, in m, shaped (matches, time, 2 actors, 2);
-        whether the evader was `caught`, and the `seconds` that it stayed free, shaped (matches,).
+        `positions` after the reset and after each step, in m, shape (matches, time, 2 agents, 2);
+        whether the evader was `caught`, and the `seconds` that it stayed free, shape (matches,).
     """
 
     def play(rng):
@@ -187,7 +187,7 @@ def play_matches(
 
 
 def compare(agent: IPPOBase, training: Any, options: argparse.Namespace) -> dict[tuple, Any]:
-    """Lets trained and simple players meet, and prints how the matches end."""
+    """Lets trained and simple players play each other, and prints the results."""
     pursuers = {
         "random": randomly,
         "straight at the evader": straight_at_evader,
@@ -210,7 +210,7 @@ def compare(agent: IPPOBase, training: Any, options: argparse.Namespace) -> dict
 
 
 def draw(match: dict[str, np.ndarray], output: Path) -> None:
-    """Draws and animates the match with the latest catch, or the first if there is no catch."""
+    """Plots and animates the match with the latest catch, or the first if there is none."""
     chosen = np.where(match["caught"], match["seconds"], 0.0).argmax()
     positions = match["positions"][chosen]
     plot_trajectories(positions, output / "trajectories.png")
@@ -221,7 +221,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Runs the example.
 
     Args:
-        argv: Words of the command line; `sys.argv` by default.
+        argv: Command-line arguments; `sys.argv` by default.
 
     Returns:
         The results of each part.
@@ -232,8 +232,8 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     )
     parser.add_argument("--output", type=Path, default=Path("runs/pursuit"), help="new folder")
     parser.add_argument("--ready-made", action="store_true", help="use IPPO without subclassing")
-    parser.add_argument("--n-steps", type=int, default=300, help="update steps")
-    parser.add_argument("--n-matches", type=int, default=256, help="matches of each pairing")
+    parser.add_argument("--n-steps", type=int, default=300, help="number of updates")
+    parser.add_argument("--n-matches", type=int, default=256, help="matches per pairing")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(argv)
     if options.output.exists():
@@ -245,7 +245,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     runner, metrics = train(agent, options)
     matches = compare(agent, runner.actor_training, options)
     draw(matches["trained", "trained"], options.output)
-    print(f"\nPictures and an animation are in {options.output}.")
+    print(f"\nPlots and an animation are in {options.output}.")
     return {"runner": runner, "metrics": metrics, "matches": matches}
 
 

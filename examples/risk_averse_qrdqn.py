@@ -1,13 +1,13 @@
-"""QR-DQN with a risk-averse policy of one's own, beside the plain one.
+"""QR-DQN with a custom risk-averse policy, compared with plain QR-DQN.
 
     python examples/risk_averse_qrdqn.py
 
-walks around a lake. Over a bridge, which sometimes breaks, the way is short; along the shore it is
-longer, and safe. Plain QR-DQN acts by the mean of its quantiles and takes the bridge, as the mean return
-is higher there. A subclass acts by the mean of their lowest quarter, the conditional value at risk
-(Rockafellar and Uryasev, 2000, "Optimization of conditional value-at-risk"), and takes the shore. What
-both learn is compared with what is true of the two ways. A picture of the quantiles is written to
-`runs/risk-averse`.
+The agent has to get around a lake. The bridge is short but sometimes breaks; the shore is longer
+but safe. Plain QR-DQN maximises the mean of its quantiles and takes the bridge, which has the
+higher mean return. A subclass maximises the mean of the lowest quarter of the quantiles, the
+conditional value at risk (Rockafellar and Uryasev, 2000, "Optimization of conditional
+value-at-risk"), and takes the shore. The learned quantiles are compared with the true ones, and
+plotted to `runs/risk-averse`.
 """
 
 import argparse
@@ -39,7 +39,7 @@ class LakeParams:
 
     Attributes:
         break_probability: Probability that it breaks.
-        loss: What falling into the water costs.
+        loss: Cost of falling into the water.
     """
 
     break_probability: float = 0.06
@@ -47,10 +47,10 @@ class LakeParams:
 
 
 class Lake:
-    """A walk around a lake from place 0 to place `N_BRIDGE`, which ends there or in the water.
+    """A walk around a lake from place 0 to place `N_BRIDGE`; it ends there or in the water.
 
-    The places 0 to `N_PLACES - 1` lie on a ring. Action 0 steps to the next one, action 1 to the one
-    before. A step costs 1. Place 1 is the bridge.
+    The places 0 to `N_PLACES - 1` lie on a ring. Action 0 moves to the next place, action 1 to the
+    previous one. A step costs 1. Place 1 is the bridge.
     """
 
     default_params = LakeParams()
@@ -82,13 +82,13 @@ class RiskAverseLearner(QRDQNLearner):
 
 
 class RiskAverseQRDQN(QRDQN):
-    """QR-DQN that acts by those values."""
+    """QR-DQN that acts on these values."""
 
     _discrete_learner = RiskAverseLearner
 
 
 def make_agent(agent_class: type[QRDQN], n_steps: int) -> QRDQN:
-    """Makes an agent that trains for `n_steps` environment steps."""
+    """Creates an agent that trains for `n_steps` environment steps."""
     config = AgentConfig(
         n_steps=max(n_steps // N_ENVS, 1),
         batch_size=N_ENVS,
@@ -100,14 +100,14 @@ def make_agent(agent_class: type[QRDQN], n_steps: int) -> QRDQN:
 
 
 def true_quantiles(probabilities: np.ndarray, params: LakeParams) -> np.ndarray:
-    """Quantiles of the returns of both ways.
+    """True quantiles of the returns of both routes.
 
     Args:
         probabilities: Their probabilities.
         params: Parameters of the lake.
 
     Returns:
-        The quantiles, shaped (ways, probabilities).
+        The quantiles, shape (routes, probabilities).
     """
     falls = probabilities < params.break_probability
     over_bridge = np.where(falls, -params.loss, -float(N_BRIDGE))
@@ -120,16 +120,15 @@ def worst_tenth(returns: np.ndarray) -> float:
 
 
 def learn(agent_class: type[QRDQN], options: argparse.Namespace) -> dict[str, Any]:
-    """Trains an agent, and plays greedy episodes with it.
+    """Trains an agent and evaluates it on greedy episodes.
 
     Args:
         agent_class: Its class.
         options: Numbers of steps and of episodes, and the seed.
 
     Returns:
-        The `returns` of the episodes; the share of them in which each way was taken, `shares`; the
-        `values` that the agent acts by at the start, and the `quantiles` behind them, shaped
-        (ways, quantiles).
+        `returns` of the episodes; `shares`, the fraction of episodes that took each route; `values`, the
+        agent's action values at the start; and their `quantiles`, shape (routes, quantiles).
     """
     hyperparams = HyperParameters(
         gamma=1.0,
@@ -153,7 +152,7 @@ def learn(agent_class: type[QRDQN], options: argparse.Namespace) -> dict[str, An
 
 
 def report(results: dict[str, Any]) -> None:
-    """Prints what the ways are worth, and what the agents do."""
+    """Prints the true returns of both routes, and how the agents act."""
     exact = true_quantiles((np.arange(10_000) + 0.5) / 10_000, LakeParams())
     print(f"\n{'':24}{'mean return':>12}{'worst tenth':>13}{WAYS[0]:>17}{WAYS[1]:>17}")
     for way, returns in zip(WAYS, exact, strict=True):
@@ -165,7 +164,7 @@ def report(results: dict[str, Any]) -> None:
 
 
 def plot(results: dict[str, Any], path: Path) -> None:
-    """Draws the quantiles of both ways, as each agent has learned them and as they are."""
+    """Plots the quantiles of both routes, learned by each agent and true."""
     figure, panels = plt.subplots(
         1, len(results), figsize=(10, 4.2), sharey=True, layout="constrained"
     )
@@ -199,13 +198,13 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Runs the example.
 
     Args:
-        argv: Words of the command line; `sys.argv` by default.
+        argv: Command-line arguments; `sys.argv` by default.
 
     Returns:
-        What each agent does and has learned.
+        The results of each agent.
     """
     parser = argparse.ArgumentParser(
-        description="QR-DQN with a risk-averse policy, beside the plain one.",
+        description="QR-DQN with a risk-averse policy, compared with plain QR-DQN.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--output", type=Path, default=Path("runs/risk-averse"), help="new folder")
@@ -223,7 +222,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     results = {agent_class.__name__: learn(agent_class, options) for agent_class in agents}
     report(results)
     plot(results, options.output / "quantiles.png")
-    print(f"\nThe quantiles are drawn in {options.output / 'quantiles.png'}.")
+    print(f"\nThe quantiles are plotted in {options.output / 'quantiles.png'}.")
     return results
 
 

@@ -1,14 +1,15 @@
-"""SAC in an environment of MuJoCo, with everything around a training.
+"""SAC in a MuJoCo environment, with checkpoints, logs, a video and a dataset.
 
     python examples/sac_mujoco.py
     python examples/sac_mujoco.py --n-steps 30000 --resume
     python examples/sac_mujoco.py --env HalfCheetah-v5 --n-steps 300000 --features 256 256 \\
         --output runs/sac-cheetah --minari-id cheetah/sac-v0
 
-trains with evaluations, checkpoints and logs, goes on exactly from the last checkpoint, and records the
-best agent. Everything is written to `runs/sac-mujoco`; with `--minari-id`, all that happened in
-training becomes a Minari dataset, from which `iql_minari.py`, `cql_minari.py` and `bc_minari.py` learn.
-Pictures of MuJoCo need OpenGL: on a machine without a screen, set the environment variable
+This trains with evaluations, checkpoints and logs, resumes exactly from the last checkpoint, and
+records a video of the best agent. Everything is written to `runs/sac-mujoco`. With `--minari-id`, all
+transitions of the run become a Minari dataset for `iql_minari.py`, `cql_minari.py` and `bc_minari.py`.
+
+MuJoCo needs OpenGL to render: on a machine without a screen, set the environment variable
 `MUJOCO_GL=egl`.
 """
 
@@ -33,14 +34,14 @@ PRINTED = ("returns", "critic_loss", "entropy")
 
 
 class ShortConsoleLogger(ConsoleLogger):
-    """Prints some of the metrics; the files of the other loggers hold all."""
+    """Prints some of the metrics; the other loggers write all of them to files."""
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
         super().log(step, {name: metrics[name] for name in PRINTED if name in metrics})
 
 
 def make_agent(options: argparse.Namespace) -> SAC:
-    """Makes the agent. Its buffer keeps all transitions."""
+    """Creates the agent. Its buffer keeps all transitions."""
     config = sac.AgentConfig(
         n_envs=1,
         n_updates=options.n_steps,
@@ -57,7 +58,7 @@ def make_agent(options: argparse.Namespace) -> SAC:
 
 
 def train(agent: SAC, options: argparse.Namespace) -> dict[str, Any]:
-    """Trains, or goes on from the last checkpoint."""
+    """Trains, or resumes from the last checkpoint."""
     hyperparams = sac.HyperParameters(
         actor_learning_rate=options.learning_rate,
         critic_learning_rate=options.learning_rate,
@@ -71,7 +72,7 @@ def train(agent: SAC, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def evaluate_best(agent: SAC, options: argparse.Namespace) -> dict[str, Any]:
-    """Restores the best checkpoint, and plays episodes that the agent has not met."""
+    """Restores the best checkpoint and evaluates it on new episodes."""
     best, metrics = agent.restore("best")
     episodes = agent.eval(options.seed + 1, n_evals=options.n_evals)
     returns = episodes["returns"]
@@ -91,18 +92,18 @@ def plot(metrics: dict[str, Any], options: argparse.Namespace) -> None:
 
 
 def film(agent: SAC, options: argparse.Namespace) -> None:
-    """Films the beginning of an episode, if this machine can render the environment."""
+    """Records the beginning of an episode, if this machine can render the environment."""
     path = unused(options.output / "episode.gif")
     max_steps = round(FILM_SECONDS * agent.env.render_fps)
     try:
         agent.render_episode(options.seed, path, max_steps=max_steps)
-    except Exception as error:  # of whatever kind MuJoCo, OpenGL or the window system raise
-        print(f"No film, since {options.env} cannot be rendered here: {error}")
+    except Exception as error:  # MuJoCo, OpenGL and the window system raise various errors
+        print(f"No video, since {options.env} cannot be rendered here: {error}")
         print("Try again with MUJOCO_GL=egl, --resume and the same options.")
 
 
 def unused(path: Path) -> Path:
-    """The path, numbered if a file has it already: a training that goes on keeps its pictures."""
+    """The path, numbered if the file exists: a resumed run keeps its earlier plots."""
     stem, number = path.stem, 1
     while path.exists():
         number += 1
@@ -111,22 +112,22 @@ def unused(path: Path) -> Path:
 
 
 def write_dataset(transitions: Dataset, options: argparse.Namespace) -> None:
-    """Writes what is in the replay buffer as a dataset of Minari."""
+    """Exports the replay buffer as a Minari dataset."""
     with warnings.catch_warnings():
-        # Minari asks for an author and a link to the code, which a dataset to be published should have.
+        # Minari warns that an author and a link to the code are missing; published datasets need them.
         warnings.simplefilter("ignore", UserWarning)
         dataset = to_minari(
             transitions,
             options.minari_id,
             env=gymnasium.make(options.env),
             algorithm_name="SAC",
-            description=f"The last {len(transitions)} steps of a training.",
+            description=f"The last {len(transitions)} steps of a run.",
         )
     print(f"\n{dataset.total_episodes} episodes are in the Minari dataset {options.minari_id}.")
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Refuses at once what would fail only after the training."""
+    """Rejects early what would fail only after training."""
     if options.output.exists() and not options.resume:
         parser.error(f"{options.output} exists already: choose another --output, or --resume.")
     if options.resume and not options.output.exists():
@@ -141,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Runs the example.
 
     Args:
-        argv: Words of the command line; `sys.argv` by default.
+        argv: Command-line arguments; `sys.argv` by default.
 
     Returns:
         The results of each part.
@@ -151,14 +152,14 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--output", type=Path, default=Path("runs/sac-mujoco"), help="new folder")
-    parser.add_argument("--resume", action="store_true", help="go on with the training in --output")
+    parser.add_argument("--resume", action="store_true", help="continue the run in --output")
     parser.add_argument("--env", default="InvertedDoublePendulum-v5", help="any of Gymnasium's")
-    parser.add_argument("--n-steps", type=int, default=15_000, help="steps, an update after each")
+    parser.add_argument("--n-steps", type=int, default=15_000, help="steps, with one update each")
     parser.add_argument("--start-steps", type=int, default=1_000, help="random steps before them")
-    parser.add_argument("--eval-frequency", type=int, default=1_500, help="steps between points")
-    parser.add_argument("--n-evals", type=int, default=10, help="episodes of an evaluation")
+    parser.add_argument("--eval-frequency", type=int, default=1_500, help="evaluation interval")
+    parser.add_argument("--n-evals", type=int, default=10, help="episodes per evaluation")
     parser.add_argument("--features", type=int, nargs="+", default=[128, 128], help="layer widths")
-    parser.add_argument("--batch-size", type=int, default=256, help="steps in a batch")
+    parser.add_argument("--batch-size", type=int, default=256, help="transitions per batch")
     parser.add_argument("--buffer-size", type=int, default=100_000, help="steps to keep")
     parser.add_argument("--learning-rate", type=float, default=1e-3, help="of all networks")
     parser.add_argument("--seed", type=int, default=0)
@@ -173,7 +174,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     film(agent, options)
     if options.minari_id:
         write_dataset(trained["runner"].buffer.to_dataset(), options)
-    print(f"\nCheckpoints, logs and pictures are in {options.output}.")
+    print(f"\nCheckpoints, logs and plots are in {options.output}.")
     return {**trained, **evaluated}
 
 

@@ -1,4 +1,4 @@
-"""Self-play: PPO learns a game of pgx from games against its own past, and meets nobody else."""
+"""Self-play: PPO learns a pgx game only by playing against its own past versions."""
 
 import argparse
 
@@ -11,9 +11,9 @@ from jaxagents.ppo import PPO, AgentConfig, HyperParameters
 
 
 class SelfPlay(PPO):
-    """PPO against past selves, drawn from a pool for each game."""
+    """PPO against past versions of itself, drawn from a pool for each game."""
 
-    frequency = 10  # in updates: the present self then replaces the oldest
+    frequency = 10  # in updates; the current version then replaces the oldest
 
     def _create_runner(self, rng, hyperparams):
         runner = super()._create_runner(rng, hyperparams)
@@ -34,7 +34,7 @@ class SelfPlay(PPO):
         runner, numbers = super()._learn(runner, traj, rngs)
         n, params = self.episodes.env.n_opponents, runner.actor_training.params
         turn, rest = jnp.divmod(runner.update_step, self.frequency)
-        place = jnp.where(rest == 0, turn % n, n)  # n is no place
+        place = jnp.where(rest == 0, turn % n, n)  # n: replace nothing
 
         def replaced(past, present):
             return past.at[place].set(present, mode="drop")
@@ -44,7 +44,7 @@ class SelfPlay(PPO):
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Trains, with evaluations against random moves, and prints how such games end."""
+    """Trains, evaluates against random moves, and prints how often it wins and loses."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--game", default="tic_tac_toe")
     parser.add_argument("--n-steps", type=int, default=200)

@@ -1,10 +1,10 @@
-"""Trains many sets of hyperparameters for few updates, and goes on with the better half, to the last.
+"""Successive halving: trains many sets of hyperparameters, keeping the better half until one is left.
 
     python examples/successive_halving.py --n-sets 16
 
-All sets begin side by side in one sweep. Those that stay go on from where they are, by the same
-compiled program on a CPU, each time for twice as many updates: a quarter of what training all of them
-to the end would take.
+All sets start in one sweep. In each round the better half continues its runs for twice as many
+updates, on a CPU with the same compiled program. This takes a quarter of the time of training all
+sets to the end.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams, Runner
 
 
 def draw_sets(n_sets: int, seed: int) -> HyperParameters:
-    """Hyperparameters with a leading axis of sets in their arrays."""
+    """Hyperparameters whose arrays have a leading axis of sets."""
     rng = np.random.default_rng(seed)
     rates = 10 ** rng.uniform(-5, -1, n_sets)
     optimizer = OptimizerParams(learning_rate=rates, grad_clip=0.5)
@@ -32,7 +32,7 @@ def draw_sets(n_sets: int, seed: int) -> HyperParameters:
 
 
 def better_half(trained: dict[int, tuple[Runner, Metrics]]) -> dict[int, tuple[Runner, Metrics]]:
-    """The sets with the higher mean returns at their last evaluation, the best of them first."""
+    """The half with the higher mean returns at the last evaluation, best first."""
     means = {i: float(metrics["returns"][-1].mean()) for i, (_, metrics) in trained.items()}
     ranked = sorted(trained, key=lambda i: np.nan_to_num(means[i], nan=-np.inf), reverse=True)
     print(", ".join(f"set {i}: {means[i]:.1f}" for i in ranked))
@@ -40,7 +40,7 @@ def better_half(trained: dict[int, tuple[Runner, Metrics]]) -> dict[int, tuple[R
 
 
 def search(n_sets: int, n_steps: int, seed: int) -> tuple[PPO, HyperParameters]:
-    """The agent as the best set trained it, and that set."""
+    """The agent trained with the best set, and that set."""
     config = AgentConfig(n_steps=n_steps, batch_size=16, rollout_length=64, eval_frequency=n_steps)
     agent = PPO(*gymnax.make("CartPole-v1"), config)
     sets = draw_sets(n_sets, seed)
@@ -60,16 +60,16 @@ def search(n_sets: int, n_steps: int, seed: int) -> tuple[PPO, HyperParameters]:
 
 
 def main(arguments: list[str] | None = None) -> tuple[PPO, HyperParameters]:
-    """Searches, and prints the best set and how it plays."""
+    """Runs the search, and prints the best set and its return."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--n-sets", type=int, default=16)
-    parser.add_argument("--n-steps", type=int, default=10, help="updates before the first choice")
+    parser.add_argument("--n-steps", type=int, default=10, help="updates in the first round")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     agent, best = search(options.n_sets, options.n_steps, options.seed)
     updates = int(agent.training_runner.update_step)
     returns = agent.eval(jax.random.key(1), n_evals=64)["returns"]
-    print(f"After {updates} updates the best plays {returns.mean():.1f}, trained with")
+    print(f"After {updates} updates the best set returns {returns.mean():.1f}, with")
     print(f"learning rate {best.actor_optimizer_params.learning_rate:.2g}, ", end="")
     print(f"gamma {best.gamma:.4f}, ent_coeff {best.ent_coeff:.2g}.")
     return agent, best

@@ -1,4 +1,4 @@
-"""Starts distributed_ppo.py on a cluster of Ray: python launch/ray_cluster.py 2 /shared/run."""
+"""Starts distributed_ppo.py on a Ray cluster: python launch/ray_cluster.py 2 /shared/run."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ PORT = 12345
 
 @ray.remote(num_cpus=1)  # with GPUs: num_gpus=1
 def work(coordinator: str, n_processes: int, process_id: int, checkpoint_dir: str) -> int:
-    """Runs one process: JAX needs a fresh one, which has not computed anything yet."""
+    """Runs one process. JAX needs a new one that has not used JAX yet."""
     command = [sys.executable, "distributed_ppo.py", "--checkpoint-dir", checkpoint_dir]
     options = {"coordinator": coordinator, "n-processes": n_processes, "process-id": process_id}
     command += [f"--{name}={value}" for name, value in options.items()]
@@ -19,7 +19,7 @@ def work(coordinator: str, n_processes: int, process_id: int, checkpoint_dir: st
 
 
 def main() -> None:
-    """Starts all processes, and starts them again as long as one of them fails."""
+    """Starts all processes, and restarts them if any of them fails."""
     n_processes, checkpoint_dir = int(sys.argv[1]), sys.argv[2]
     ray.init()
     for _ in range(10):
@@ -33,7 +33,7 @@ def main() -> None:
             running.append(task.remote(coordinator, n_processes, process_id, checkpoint_dir))
         if not any(ray.get(running)):
             return
-    sys.exit("Some process failed ten times.")
+    sys.exit("A process failed in each of ten attempts.")
 
 
 if __name__ == "__main__":

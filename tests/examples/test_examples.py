@@ -101,7 +101,7 @@ def test_successive_halving(load, capsys):
     expected = best.actor_optimizer_params.learning_rate
     assert trained.actor_optimizer_params.learning_rate == pytest.approx(expected)
     assert trained.gamma == pytest.approx(best.gamma)
-    assert "After 3 updates the best plays" in capsys.readouterr().out
+    assert "After 3 updates the best set returns" in capsys.readouterr().out
 
 
 def test_self_play_keeps_a_pool_of_past_selves_and_plays_them(load, monkeypatch):

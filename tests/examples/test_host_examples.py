@@ -83,7 +83,7 @@ def test_sac_script(sac, check_files, tmp_path, capsys, monkeypatch):
     best = np.argmax(metrics["returns"].mean(axis=1))
     assert f"The best agent, of step {metrics['update_step'][best]}" in text
     assert "step         120  returns" in text
-    assert "No film" not in text
+    assert "No video" not in text
     check_files(whole, "learning_curve.png", "config.json", "metrics.jsonl")
     assert list((whole / "tensorboard").iterdir())
     with Image.open(whole / "episode.gif") as film:
@@ -104,7 +104,7 @@ def test_sac_script(sac, check_files, tmp_path, capsys, monkeypatch):
     parts = [*words({**ONLINE, "--env": env}), *SMALL, "--output", str(tmp_path / "parts")]
     sac.main([*parts, "--n-steps", "60"])
     resumed = sac.main([*parts, "--n-steps", "120", "--resume"])
-    assert f"No film, since {env} cannot be rendered here: no OpenGL" in capsys.readouterr().out
+    assert f"No video, since {env} cannot be rendered here: no OpenGL" in capsys.readouterr().out
     assert not (tmp_path / "parts" / "episode.gif").exists()
     trees.assert_equal(resumed["runner"], results["runner"])
     trees.assert_equal(resumed["best"], results["best"])
