@@ -28,7 +28,7 @@ from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.grid import Grid
 from jaxagents.core.hyperparameters import Hyperparameters
 from jaxagents.core.metrics import Metrics, MetricStats, RunResult
-from jaxagents.core.names import METHODS, missing_attribute, named_elsewhere
+from jaxagents.core.names import missing_attribute, says_where_arguments_belong
 from jaxagents.core.numbers import flag, not_negative, positive
 from jaxagents.engine import run, sweep
 from jaxagents.engine.behaviour import Behaviour, ConfigT, without_files
@@ -74,14 +74,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
     _last: LastRun[RunnerT]
 
-    @named_elsewhere(
-        total_timesteps="give it to the configuration, or n_steps updates to train",
-        callback="give a list of callbacks, callbacks=[...]",
-        seed="the first argument is the seed, train(0)",
-        progress_bar="it is progress",
-        tb_log_name="loggers=[TensorBoardLogger(folder)] writes for TensorBoard",
-        log_interval="eval_frequency in the configuration says how often metrics are logged",
-    )
+    @says_where_arguments_belong
     def train(
         self,
         rng: Seed | None = None,
@@ -358,12 +351,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         step, n_updates = not_negative("step", step), positive("n_updates", n_updates)
         return replay(self, step, n_updates, self._hyperparams(hyperparams))
 
-    @named_elsewhere(
-        n_eval_episodes="it is n_evals",
-        n_episodes="it is n_evals",
-        seed="the first argument is the seed, eval(0)",
-        render="render_episode films an episode",
-    )
+    @says_where_arguments_belong
     def eval(self, rng: Seed, n_evals: int = 32, *, deterministic: bool = True) -> Metrics:
         """Plays episodes with the trained or restored agent.
 
@@ -691,7 +679,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     if not TYPE_CHECKING:  # a type checker would believe that any attribute exists
 
         def __getattr__(self, name: str) -> Any:
-            return missing_attribute(self, name, METHODS)
+            return missing_attribute(self, name)
 
     def _seal(self) -> None:
         if "episodes" not in vars(self):

@@ -1,8 +1,10 @@
 """Helpers for arrays, pytrees and random keys."""
 
+import contextlib
 import functools
 import operator
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 import jax
@@ -16,6 +18,14 @@ from jaxagents.core import numbers
 AnyArray = Array | np.ndarray
 ArrayT = TypeVar("ArrayT", Array, np.ndarray)
 
+_NEED_VALUES = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+"""Errors of Python code that needs the values of arrays while JAX traces it."""
+_LIBRARIES = {"jaxagents", "jax", "flax", "optax", "numpy", "contextlib", "functools"}
+"""Packages whose functions are not a user's own."""
 _NARROW = {np.dtype(kind + "8"): np.dtype(kind + "4") for kind in "fiu"}
 """64-bit dtypes, and their 32-bit replacements."""
 
@@ -308,7 +318,7 @@ Seed = RandomKey | int
 """A random key, or an integer seed for `jax.random.key`."""
 
 
-def as_key(rng: Any, example: str = "jax.random.key(0)") -> Key[Array, "..."]:
+def as_key(rng: Any, example: str = "jax.random.key(0), or a seed such as 0") -> Key[Array, "..."]:
     """Converts a typed key, a raw `jax.random.PRNGKey` or an integer to a typed random key.
 
     Args:
@@ -388,3 +398,32 @@ def single_key(rng: Any, what: str) -> Key[Array, ""]:
             "agent.sweep or jax.vmap."
         )
     return key
+
+
+@contextlib.contextmanager
+def written_in_jax(what: str, advice: str = "") -> Iterator[None]:
+    """Explains errors of code that needs the values of arrays while it is traced.
+
+    Args:
+        what: The traced code. The message also names the user's own function that failed.
+        advice: A further sentence of the message.
+
+    Raises:
+        TypeError: The code has an `if` on an array, or the like.
+    """
+    try:
+        yield
+    except _NEED_VALUES as error:
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        names = [
+            frame.f_code.co_qualname.rpartition("<locals>.")[2]
+            for frame in frames
+            if frame.f_globals["__name__"].partition(".")[0] not in _LIBRARIES
+        ]
+        named = [name for name in names[-1:] if name != what and not name.startswith("<")]
+        raise TypeError(
+            f"{what} cannot be compiled: {named[0] if named else 'it'} reads the value "
+            "of an array, in an if, float(), int(), bool() or a NumPy function, but arrays have no "
+            "values while JAX compiles. Use jax.numpy functions, and jnp.where(condition, a, b) or "
+            f"jax.lax.cond instead of if. {advice}".rstrip()
+        ) from error

@@ -9,8 +9,8 @@ import jax
 
 from jaxagents.core.arrays import is_traced
 from jaxagents.core.fingerprint import fingerprint
-from jaxagents.core.hyperparameters import HABITS, check_arguments, field_names
-from jaxagents.core.names import missing_attribute
+from jaxagents.core.hyperparameters import check_arguments, field_names
+from jaxagents.core.names import missing_attribute, refuse_assignment
 from jaxagents.core.numbers import flag
 
 Check = Callable[[str, Any], Any]
@@ -121,6 +121,7 @@ class StaticConfig:
                 f"{args[0]!r}), got {len(args)} without names."
             )
         check_arguments(cls, kwargs)
+        cls.__setattr__ = refuse_assignment  # in place of the one that a frozen dataclass sets
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -166,4 +167,4 @@ class StaticConfig:
     if not TYPE_CHECKING:  # a type checker would believe that any attribute exists
 
         def __getattr__(self, name: str) -> Any:
-            return missing_attribute(self, name, HABITS)
+            return missing_attribute(self, name)

@@ -14,15 +14,11 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, ArrayLike, Float, PyTree
 
-from jaxagents.core.arrays import is_traced
-from jaxagents.core.names import advice, did_you_mean, missing_attribute
+from jaxagents.core.arrays import is_traced, written_in_jax
+from jaxagents.core.names import advice, did_you_mean, missing_attribute, refuse_assignment
 
 Traced = Any
 """A number or array of numbers, or a placeholder that JAX puts into pytrees while it transforms them."""
-
-
-HABITS = {"_replace": "call replace(...)", "_asdict": "call dataclasses.asdict(...)"}
-"""Methods of named tuples: configurations and hyperparameters were ones in 0.2.5."""
 
 
 def check_arguments(cls: type, arguments: Iterable[str]) -> None:
@@ -68,7 +64,7 @@ def check_known_fields(owner: type, names: Iterable[str], known: Sequence[str]) 
     """
     for name in names:
         if name not in known:
-            hint = advice(name, known) or did_you_mean(name, known)
+            hint = advice(name, known, owner) or did_you_mean(name, known)
             fields = f"Its fields are: {', '.join(known)}."
             told = [f"{owner.__name__} has no field '{name}'.", hint, fields]
             raise TypeError(" ".join(filter(None, told)))
@@ -149,6 +145,11 @@ class Hyperparameters(struct.PyTreeNode):
     env_params = MappingProxyType({})
     """Environment parameters by name. Agents that learn by playing have a field with this name."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Says how a frozen instance is changed."""
+        super().__init_subclass__(**kwargs)
+        cls.__setattr__ = refuse_assignment
+
     def __new__(cls, *args: Any, **kwargs: Any):
         """Rejects misspelt names, and suggests the nearest field."""
         check_arguments(cls, kwargs)
@@ -157,7 +158,7 @@ class Hyperparameters(struct.PyTreeNode):
     if not TYPE_CHECKING:  # a type checker would believe that any attribute exists
 
         def __getattr__(self, name: str) -> Any:
-            return missing_attribute(self, name, HABITS)
+            return missing_attribute(self, name)
 
     def __post_init__(self) -> None:
         """Turns functions into schedules."""
@@ -462,14 +463,8 @@ class FunctionSchedule(Schedule):
                 f"{name} must be a number, a schedule such as LinearSchedule(1e-3, 0.0, n_steps=200), "
                 f"or a function of the update step, got {self.function!r}."
             )
-        try:
+        with written_in_jax(f"The function for {name}"):
             jax.eval_shape(self.function, jnp.zeros((), jnp.int32))
-        except jax.errors.JAXTypeError as error:
-            raise TypeError(
-                f"{name} is a function that is not written in JAX: while it is compiled the update "
-                "step holds no number yet, so that float(), int(), if, and functions of NumPy fail on "
-                "it. Use jax.numpy, jnp.where and the like."
-            ) from error
         first = self.function(jnp.zeros((), jnp.int32))
         check_value(f"{name} of the first update", first, interval or _REAL, single=True)
 

@@ -1,8 +1,12 @@
 """Advice on names that are misspelt, or known from other libraries or from 0.2.5."""
 
+import dataclasses
 import difflib
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping
+import inspect
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NoReturn, TypeVar, cast
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
@@ -90,6 +94,10 @@ OTHER_NAMES = {
     "max_grad_norm": "grad_clip",
     "discount": "gamma",
     "clip_range": "eps_clip",
+    "clip_coef": "eps_clip",
+    "clip_eps": "eps_clip",
+    "ent_coef": "ent_coeff",
+    "vf_coef": "vf_coeff",
     "target_kl": "kl_threshold",
     "target_update_rate": "tau",
     "hidden_dims": "features",
@@ -106,50 +114,114 @@ OTHER_NAMES = {
     "utd_ratio": "gradient_steps",
     "target_update_interval": "target_update_period",
     "target_network_update_freq": "target_update_period",
+    "n_eval_episodes": "n_evals",
+    "num_eval_episodes": "n_evals",
+    "n_episodes": "n_evals",
+    "num_episodes": "n_evals",
+    "progress_bar": "progress",
+    "callback": "callbacks",
+    "anneal_lr": "anneal_learning_rate",
+    "log_dir": "run_dir",
+    "logdir": "run_dir",
+    "exp_name": "run_dir",
+    "render": "film",
+    "video": "film",
+    "record_video": "film",
+    "capture_video": "film",
 }
 _TOTALS = ("total_timesteps", "total_steps", "total_env_steps", "num_timesteps", "n_timesteps")
 _OF_OPTIMIZERS = ("learning_rate", "eps", "grad_clip")
-_OF_RUNS = (
-    "n_steps",
-    "n_updates",
-    "total_timesteps",
-    "batch_size",
-    "n_envs",
-    "minibatch_size",
-    "rollout_length",
-    "eval_frequency",
-    "n_evals",
-)
-_TRACED = (
-    "gamma",
-    "gae_lambda",
-    "eps_clip",
-    "ent_coeff",
-    "vf_coeff",
-    "kl_threshold",
-    "tau",
-    "epsilon",
-)
-_GONE = {"deterministic_mode": "0.2.5 had it and never read it"}
 _OF_NETWORKS = ("features", "activation")
-_ELSEWHERE = {
-    "policy": "Networks are fields of the configuration, such as actor_network and critic_network.",
-    "policy_kwargs": "What it holds are fields of networks, such as actor_network=CategoricalActor("
-    "n_actions, features=(64, 64)), or of the configuration.",
-    "device": "JAX trains on the accelerator that it finds, train(mesh=...) on several: leave it out.",
-    "seed": "Every training has its own: train(seed).",
-    "verbose": "train(progress=False) shows nothing.",
-    "tensorboard_log": "train(loggers=[TensorBoardLogger(folder)]) writes it.",
+_GONE = {"deterministic_mode": "0.2.5 had it and never read it"}
+_TRAIN = "call agent.train(seed, hyperparams)"
+_ACT = "call agent.policy(obs), or with a memory agent.act(training, carry, obs)"
+_PLACES = "leave it out, as JAX uses the accelerator that it finds; train(mesh=...) uses several"
+_COPIES = (
+    "set n_envs in the configuration of an agent, which makes that many copies of its environment"
+)
+_NORMALISED = "set normalise_observations and normalise_rewards in the configuration of an agent"
+_PARAMS = "read parameters in agent.training_runner, such as agent.actor_training.params for PPO"
+_METRICS = "read returns and lengths of episodes in the metrics that train and eval return"
+_FILM = "call agent.render_episode(seed, path) after training, or jaxagents eval FOLDER --film FILE"
+_ENV = "the environment has a place of its own: PPO(env, None, config), or jaxagents train ppo ENV"
+_IN_MODULES = "import it from the module of an agent, such as jaxagents.ppo"
+_LOGS = "pass loggers to train, such as loggers=[WandbLogger()]"
+ELSEWHERE = {
+    # Methods.
+    "learn": _TRAIN,
+    "fit": _TRAIN,
+    "predict": _ACT,
+    "get_action": _ACT,
+    "select_action": _ACT,
+    "save": "set checkpoint_dir in the configuration, and train saves checkpoints; "
+    "agent.export_policy(path) writes the policy alone",
+    "load": "set checkpoint_dir in the configuration, and call agent.restore()",
+    "to": _PLACES,
+    "cuda": _PLACES,
+    "get_env": "read agent.env",
+    "set_env": "make another agent, and pass agent.training_runner to its train(runner=...)",
+    "set_random_seed": "pass the seed to train and eval",
+    "get_parameters": _PARAMS,
+    "parameters": _PARAMS,
+    "state_dict": _PARAMS,
+    "_replace": "call replace(...)",
+    "_asdict": "call dataclasses.asdict(...)",
+    # Arguments.
+    "policy": "leave it out for an MLP; other networks are fields of the configuration, such as "
+    "actor_network and critic_network",
+    "policy_kwargs": "networks are fields of the configuration, such as actor_network="
+    "CategoricalActor(n_actions, features=(64, 64))",
+    "env": _ENV,
+    "env_id": _ENV,
+    "env_name": _ENV,
+    "device": _PLACES,
+    "seed": "pass it to train and eval as their first argument, as in agent.train(0)",
+    "verbose": "train shows its progress, unless it is given progress=False",
+    "total_timesteps": "set it in the configuration, or pass a number of updates, n_steps, to train",
+    "log_interval": "set eval_frequency in the configuration; metrics are logged at each evaluation",
+    "tensorboard_log": "pass loggers to train, as in loggers=[TensorBoardLogger(folder)]",
+    "tb_log_name": "pass loggers to train, as in loggers=[TensorBoardLogger(folder)]",
+    "track": _LOGS,
+    "wandb_project_name": _LOGS,
+    "normalize_advantage": "leave it out: PPO standardises the advantages of each minibatch",
+    "norm_adv": "leave it out: PPO standardises the advantages of each minibatch",
+    "anneal_lr": "make the learning rate a schedule, such as LinearSchedule(3e-4, 0.0, n_steps)",
+    "render": _FILM,
+    "record_video": _FILM,
+    "render_mode": _FILM,
+    "capture_video": _FILM,
+    # Classes and functions.
+    "AgentConfig": _IN_MODULES,
+    "HyperParameters": _IN_MODULES,
+    "OptimizerParams": _IN_MODULES,
+    "VecNormalize": _NORMALISED,
+    "NormalizeObservation": _NORMALISED,
+    "NormalizeReward": _NORMALISED,
+    "VecFrameStack": "wrap the environment in jaxagents.envs.FrameStack",
+    "make_vec_env": _COPIES,
+    "DummyVecEnv": _COPIES,
+    "SubprocVecEnv": _COPIES,
+    "Monitor": f"{_METRICS}; your own loops can use jaxagents.host.EpisodeMonitor",
+    "RecordEpisodeStatistics": _METRICS,
+    "LogWrapper": _METRICS,
+    "RecordVideo": _FILM,
+    "TimeLimit": "set max_episode_steps in the configuration of an agent",
+    "evaluate_policy": "call agent.eval(seed, n_evals), or jaxagents.host.evaluate in your own loop",
+    "BaseCallback": "subclass jaxagents.callbacks.Callback, or pass functions: train(callbacks=[...])",
+    "EvalCallback": "set eval_frequency in the configuration of an agent",
+    "CheckpointCallback": "set checkpoint_dir in the configuration of an agent",
 }
-"""Arguments of other libraries' agents, and their equivalents here."""
+"""Methods, arguments, classes and functions of other libraries, and what to do here instead."""
 
 
-def advice(name: str, known: Collection[str]) -> str:
-    """Advice on a name that is not a field.
+def advice(name: str, known: Collection[str], owner: type | None = None) -> str:
+    """Advice on a name that is unknown.
 
     Args:
         name: The given name.
-        known: The names of the fields.
+        known: The known names.
+        owner: The class that it was given to. The `AgentConfig` and `HyperParameters` in its module are
+            searched too.
 
     Returns:
         A sentence; empty if there is no advice.
@@ -166,28 +238,40 @@ def advice(name: str, known: Collection[str]) -> str:
             "It learns from a dataset, in n_updates updates of gradient_steps gradient steps, and takes "
             "no steps in an environment."
         )
-    if name in _ELSEWHERE:
-        return _ELSEWHERE[name]
+    if name in ELSEWHERE:
+        return f"{ELSEWHERE[name][0].upper()}{ELSEWHERE[name][1:]}."
     if name in _GONE:
         return f"{_GONE[name]}: leave it out."
-    if ours in _OF_OPTIMIZERS and ("actor_optimizer_params" in known or "actor_epochs" in known):
+    hyperparams, config = (_fields_beside(owner, x) for x in ("HyperParameters", "AgentConfig"))
+    of_optimizers = {"actor_optimizer_params", "actor_epochs"} & {*known, *hyperparams, *config}
+    own = ours.removeprefix("actor_").removeprefix("critic_")
+    if own in _OF_OPTIMIZERS and of_optimizers:
         return (
             f"It is a parameter of the optimizers: HyperParameters(actor_optimizer_params="
-            f"OptimizerParams({ours}=...)), and critic_optimizer_params likewise."
+            f"OptimizerParams({own}=...)), and critic_optimizer_params likewise."
         )
-    if ours in _OF_NETWORKS and "critic_epochs" in known:
+    if ours in _OF_NETWORKS and "critic_epochs" in {*known, *config}:
         return (
             f"It is a field of networks: actor_network=jaxagents.networks.CategoricalActor(n_actions, "
             f"{ours}=...), critic_network=jaxagents.networks.StateCritic({ours}=...)."
         )
-    if ours == "learning_rate" and "gradient_steps" in known:
-        return "Learning rates, such as critic_learning_rate, are fields of HyperParameters."
-    traced, of_runs = ({*known} & {*names} for names in (_TRACED, _OF_RUNS))
-    if ours in _TRACED and not traced and of_runs:
+    rates = [field for field in (*known, *hyperparams) if field.endswith("_learning_rate")]
+    if ours == "learning_rate" and rates:
+        return f"Learning rates, such as {rates[0]}, are fields of HyperParameters."
+    if ours in hyperparams:
         return f"It is a hyperparameter: HyperParameters({ours}=...)."
-    if ours in _OF_RUNS and not of_runs and (traced or {*known} & {*_OF_OPTIMIZERS}):
-        return f"It belongs to the configuration: AgentConfig({ours}=...)."
+    if ours in config:
+        return f"It is a field of the configuration: AgentConfig({ours}=...)."
     return ""
+
+
+def _fields_beside(owner: type | None, kind: str) -> list[str]:
+    """The fields of a class in the module of another class, or in the module of a base class of it."""
+    for base in () if owner is None else owner.__mro__:
+        fields = _fields_of(getattr(sys.modules.get(base.__module__), kind, None))
+        if fields:
+            return fields
+    return []
 
 
 _AGENTS = {
@@ -201,22 +285,6 @@ _AGENTS = {
     "QRDDQN_Agent": "QRDQN",
     "TruncationWrapper": "the field max_episode_steps of the configuration",
 }
-_COPIES = "n_envs in the configuration of an agent, which makes as many copies of its environment"
-_NORMALISED = "normalise_observations and normalise_rewards in the configuration of an agent"
-_OF_OTHERS = {
-    "VecNormalize": _NORMALISED,
-    "NormalizeObservation": _NORMALISED,
-    "NormalizeReward": _NORMALISED,
-    "VecFrameStack": "jaxagents.FrameStack",
-    "make_vec_env": _COPIES,
-    "DummyVecEnv": _COPIES,
-    "SubprocVecEnv": _COPIES,
-    "Monitor": "agent.eval, or jaxagents.host.EpisodeMonitor in a loop of your own",
-    "evaluate_policy": "agent.eval, or jaxagents.host.evaluate in a loop of your own",
-    "EvalCallback": "eval_frequency in the configuration of an agent",
-    "CheckpointCallback": "checkpoint_dir in the configuration of an agent",
-}
-"""Names of other libraries."""
 _MODULES = {
     "utils": "jaxagents.ppo and jaxagents.ippo, for AgentConfig, HyperParameters and OptimizerParams",
     "depreceated": "jaxagents itself, for REINFORCE, DQN, DDQN, C51 and QRDQN",
@@ -236,8 +304,8 @@ def former_names(module: str) -> Callable[[str], Any]:
     def __getattr__(name: str) -> NoReturn:  # noqa: N807
         if name in _AGENTS:
             raise ImportError(_has_moved(f"{name} was the name in 0.2.5", _AGENTS[name]))
-        if name in _OF_OTHERS:
-            raise ImportError(f"{module} has no {name}; use {_OF_OTHERS[name]}.")
+        if name in ELSEWHERE:
+            raise ImportError(f"{module} has no {name}: {ELSEWHERE[name]}.")
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return __getattr__
@@ -259,60 +327,95 @@ def _has_moved(what: str, place: str) -> str:
     return f"{what}; use {place}. See Migrating in the guide."
 
 
-_ACT = (
-    "call policy(obs); of PPO and its like policy(agent.actor_training, obs), or with a memory "
-    "act(training, carry, obs)"
-)
-METHODS = {
-    "learn": "call train(rng, hyperparams)",
-    "fit": "call train(rng, hyperparams)",
-    "predict": _ACT,
-    "get_action": _ACT,
-    "select_action": _ACT,
-    "evaluate_policy": "call eval(rng, n_evals)",
-    "save": "set checkpoint_dir in the configuration, and train saves by itself; export_policy(path) "
-    "writes the policy alone",
-    "load": "set checkpoint_dir in the configuration, and call restore",
-}
-"""Methods of agents in other libraries, and their equivalents here."""
-
-
-def missing_attribute(owner: object, name: str, advice: Mapping[str, str]) -> Any:
+def missing_attribute(owner: object, name: str) -> Any:
     """Raises the error for an attribute that Python did not find, with advice if there is any.
 
     Args:
         owner: The object, or a class.
         name: Name of the attribute.
-        advice: What to do instead, by name.
 
     Raises:
         AttributeError: Always.
     """
     kind = owner if isinstance(owner, type) else type(owner)
-    if name in advice:
-        raise AttributeError(f"{kind.__name__} has no {name!r}: {advice[name]}.")
+    if name in ELSEWHERE:
+        raise AttributeError(f"{kind.__name__} has no {name!r}: {ELSEWHERE[name]}.")
     if kind is owner:
         return type.__getattribute__(kind, name)
     return object.__getattribute__(owner, name)  # names what was missing, also in a property
 
 
-def named_elsewhere(**advice: str) -> Callable[[MethodT], MethodT]:
-    """Decorates a method that has further arguments in other libraries.
+def says_where_arguments_belong(method: MethodT) -> MethodT:
+    """Decorates a method of an agent with advice on unknown arguments.
 
     Args:
-        **advice: What to do instead, by argument; such arguments raise a `TypeError`.
+        method: The method.
 
     Returns:
-        The decorator.
+        The method.
     """
+    known = inspect.signature(method).parameters
 
-    def decorate(method: MethodT) -> MethodT:
-        @functools.wraps(method)
-        def checked(*args: Any, **options: Any) -> Any:
-            for name in options.keys() & advice.keys():
-                raise TypeError(f"{method.__name__} takes no {name}: {advice[name]}.")
-            return method(*args, **options)
+    @functools.wraps(method)
+    def checked(agent: Any, *args: Any, **options: Any) -> Any:
+        for name in options.keys() - known.keys():
+            raise TypeError(
+                f"{method.__name__} takes no {name}. {hint_for(name, known, type(agent))}"
+            )
+        return method(agent, *args, **options)
 
-        return cast(MethodT, checked)
+    return cast(MethodT, checked)
 
-    return decorate
+
+def hint_for(name: str, known: Collection[str], owner: type) -> str:
+    """Advice on an unknown argument: the nearest name, or else all of them."""
+    arguments = f"Its arguments are: {', '.join(x for x in known if x != 'self')}."
+    return advice(name, known, owner) or did_you_mean(name, known) or arguments
+
+
+def refuse_assignment(owner: Any, name: str, value: object) -> NoReturn:
+    """The `__setattr__` of frozen dataclasses, whose error says how to make a changed copy.
+
+    Raises:
+        FrozenInstanceError: Always.
+    """
+    kind = type(owner)
+    variable = re.sub(".*(?=[A-Z])", "", kind.__name__).lower()
+    variable = variable.replace("parameters", "hyperparams")
+    fields = _fields_of(kind)
+    others = [
+        field for field in fields if field != "config"
+    ]  # on which a learner's networks depend
+    nested = [field for field in others if name in _fields_of(getattr(owner, field))]
+    change = f"{name}={value!r}" if isinstance(value, bool | int | float | str) else f"{name}=..."
+    if name not in fields and not nested:
+        hint = advice(name, fields, kind) or did_you_mean(name, fields)
+        told = f"{kind.__name__} is frozen, and has no field '{name}'. {hint}"
+        raise dataclasses.FrozenInstanceError(told.rstrip())
+    if name not in fields:
+        change = f"{nested[0]}={variable}.{nested[0]}.replace({change})"
+    raise dataclasses.FrozenInstanceError(
+        f"{kind.__name__} is frozen: make a changed copy, {variable} = {variable}.replace({change})."
+    )
+
+
+def _fields_of(dataclass: Any) -> list[str]:
+    """The names that `replace` of a dataclass takes; none for anything without fields or `replace`."""
+    if not (dataclasses.is_dataclass(dataclass) and hasattr(dataclass, "replace")):
+        return []
+    own = [field.name for field in dataclasses.fields(dataclass) if field.init]
+    return own + getattr(dataclass, "other_names", list)()
+
+
+def about_arguments(error: TypeError) -> str:
+    """The fault of a constructor call with the wrong arguments.
+
+    Args:
+        error: The error, caught where the constructor is called.
+
+    Returns:
+        For example `missing 1 required positional argument: 'config'`; empty for other errors.
+    """
+    _, called, fault = str(error).partition(".__init__() ")
+    was_raised_inside = error.__traceback__ is None or error.__traceback__.tb_next is not None
+    return fault if called and not was_raised_inside else ""

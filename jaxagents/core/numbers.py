@@ -73,7 +73,9 @@ def flag(name: str, value: bool) -> bool:
 
 def _integer(name: str, value: SupportsIndex) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be an integer, got {value!r} ({type(value).__name__}).")
+        is_whole = isinstance(value, float) and value.is_integer()
+        hint = f": give {int(value)}" if is_whole else ""
+        raise TypeError(f"{name} must be an integer, got {value!r} ({type(value).__name__}){hint}.")
     return operator.index(value)
 
 

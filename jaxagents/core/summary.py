@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from jaxagents.core.arrays import is_key, is_traced
+from jaxagents.core.names import refuse_assignment
 
 _ARRAYS = jax.Array | np.ndarray | np.generic
 _MOST_NUMBERS = 8
@@ -22,6 +23,8 @@ class Summarised:
         if "__repr__" not in cls.__dict__:
             cls.__repr__ = Summarised.__repr__  # dataclass keeps an own __repr__
         super().__init_subclass__(**options)
+        if dataclasses.is_dataclass(cls):
+            cls.__setattr__ = refuse_assignment
 
     def __repr__(self) -> str:
         return as_text(type(self).__name__, lines_of(self))

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
-from jaxagents.core.arrays import is_traced
+from jaxagents.core.arrays import is_traced, written_in_jax
 from jaxagents.core.compilation import Programs
 from jaxagents.core.describe import describe, name_of
 from jaxagents.core.fingerprint import fingerprint_and_users_own
@@ -416,7 +416,8 @@ def without_files(agent: BehaviourT) -> tuple[BehaviourT, list[Any]]:
     if isinstance(env, HostEnvironment):
         n_envs = None if agent.host_collection is None else agent.config.batch_size
         env.check(n_envs, agent.eval_during_training)
-    twin._validate()
+    with written_in_jax(f"The agent {type(agent).__name__}"):
+        twin._validate()
     return twin, may_change
 
 
@@ -431,4 +432,6 @@ def _check_kind(owner: str, expected: type, given: object) -> None:
         found, hint = f"a {type(given).__name__}", f": pass {name}(**fields)"
     elif type(given).__module__ == "builtins":
         found = repr(given)
+        if isinstance(given, int) and issubclass(expected, Hyperparameters):
+            hint = ": pass a number of updates as n_steps, or set total_timesteps in the configuration"
     raise TypeError(f"{owner} takes a {name_of(expected)}, got {found}{hint}.")

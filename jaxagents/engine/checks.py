@@ -10,7 +10,7 @@ from jaxtyping import PyTree
 
 from jaxagents.core.arrays import is_numeric, leaves_by_name
 from jaxagents.core.hook_names import check_pair
-from jaxagents.core.names import METHODS, missing_attribute
+from jaxagents.core.names import about_arguments, hint_for, missing_attribute
 from jaxagents.core.report import Report, check_not_taken
 from jaxagents.engine.config import Config
 from jaxagents.envs.play import NAMES_OF_METRICS
@@ -134,18 +134,23 @@ class SealedAtTheEnd(abc.ABCMeta):
         try:
             made = super().__call__(*args, **kwargs)
         except TypeError as error:
-            _, called, fault = str(error).partition(".__init__() ")
-            if not called or not _is_about_arguments(error):
+            fault = about_arguments(error)
+            if not fault:
                 raise
-            name = cls.__name__
-            raise TypeError(f"{name}() {fault}. Call {name}{_arguments(cls)}.") from None
+            name, signature = cls.__name__, _arguments(cls)
+            unknown = [arg for arg in kwargs if arg not in signature.parameters]
+            if str(args[:1]).endswith("Policy',)"):  # Stable-Baselines3 takes "MlpPolicy" first
+                unknown = ["policy"]
+            hint = "".join(f" {hint_for(arg, signature.parameters, cls)}" for arg in unknown[:1])
+            or_none = "; env_params may be None" if "env_params" in signature.parameters else ""
+            raise TypeError(f"{name}() {fault}.{hint} Call {name}{signature}{or_none}.") from None
         made._seal()
         return made
 
     if not TYPE_CHECKING:  # a type checker would believe that any attribute exists
 
         def __getattr__(cls, name: str) -> Any:
-            return missing_attribute(cls, name, METHODS)
+            return missing_attribute(cls, name)
 
 
 def _arguments(made: type) -> inspect.Signature:
@@ -154,8 +159,3 @@ def _arguments(made: type) -> inspect.Signature:
     _, *parameters = signature.parameters.values()
     bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
     return signature.replace(parameters=bare, return_annotation=inspect.Signature.empty)
-
-
-def _is_about_arguments(error: TypeError) -> bool:
-    """Whether an error was raised by calling the constructor, rather than inside it."""
-    return error.__traceback__ is not None and error.__traceback__.tb_next is None

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Int, Key, PyTree
 
-from jaxagents.core.arrays import RandomKey, as_key, without_weak_types
+from jaxagents.core.arrays import RandomKey, as_key, without_weak_types, written_in_jax
 from jaxagents.core.compilation import nan_is_allowed
 from jaxagents.core.hyperparameters import Hyperparameters, has_schedules, values_at
 from jaxagents.core.metrics import Metrics
@@ -116,7 +116,8 @@ class Program(Generic[HyperparametersT, RunnerT]):
         """Makes one update."""
         present = at_present(self.behaviour, runner)
         behaviour = self.behaviour.at(self.behaviour.moment(runner))
-        outcome = behaviour._training_step(present)
+        with written_in_jax(f"The agent {type(behaviour).__name__}"):
+            outcome = behaviour._training_step(present)
         return self._counted(outcome, present, runner)
 
     def learn(self, runner: RunnerT, *rollout: PyTree) -> tuple[RunnerT, Report]:

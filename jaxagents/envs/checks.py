@@ -18,6 +18,7 @@ from jaxagents.core.arrays import (
     narrow,
     shape_and_dtype,
     with_widths_of,
+    written_in_jax,
 )
 from jaxagents.core.observed import action_mask, actor_mask, network_input
 from jaxagents.envs.environment import Environment, Step, check_flag
@@ -25,11 +26,6 @@ from jaxagents.envs.episodes import Episodes
 from jaxagents.envs.play import random_action
 from jaxagents.envs.spaces import Space, is_array, is_discrete, is_multi_discrete, map_spaces, parts
 
-_NEED_NUMBERS = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-)
 _NOT_NUMERIC = tuple("OSUMm")
 """Kinds of NumPy dtypes that JAX does not support."""
 
@@ -333,15 +329,11 @@ def _traced(env: Environment, method: Callable, what: str, *args: PyTree) -> PyT
                 )
         return outcome
 
-    try:
+    advice = (
+        "An environment that you cannot rewrite can run on the host: give it Gymnasium's interface."
+    )
+    with written_in_jax(what, advice):
         outcome = jax.eval_shape(call, jax.eval_shape(lambda: jax.random.key(0)), *args)
-    except _NEED_NUMBERS as error:
-        raise TypeError(
-            f"{what} is not written in JAX: while it is compiled its arrays hold no numbers yet, so "
-            "that float(), int(), bool(), if, and functions of NumPy fail on them. Use jax.numpy, such "
-            "as jnp.where(condition, a, b) for if. An environment that cannot be rewritten is stepped "
-            "on the host: give it the interface of Gymnasium."
-        ) from error
     inside: Any = env
     while inside is not None:
         attributes = getattr(inside, "__dict__", {})

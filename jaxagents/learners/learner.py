@@ -16,7 +16,7 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from jaxagents import ops
 from jaxagents.core import numbers
-from jaxagents.core.arrays import as_key, without_weak_types
+from jaxagents.core.arrays import as_key, without_weak_types, written_in_jax
 from jaxagents.core.compilation import Jitted, forget_users_own, is_tracing, jit_by_structure
 from jaxagents.core.describe import name_of
 from jaxagents.core.fingerprint import users_own
@@ -28,6 +28,7 @@ from jaxagents.core.hyperparameters import (
     field_names,
     has_schedules,
 )
+from jaxagents.core.names import about_arguments
 from jaxagents.core.observed import Remembered, network_input
 from jaxagents.core.pickling import PicklableNode
 from jaxagents.exporting import export_policy
@@ -49,7 +50,28 @@ HyperparametersT = TypeVar("HyperparametersT", bound=Hyperparameters)
 LearnerT = TypeVar("LearnerT", bound="Learner")
 
 
-class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
+class _MadeByCreate(type):
+    """Says how a learner is made, where its constructor is called with other arguments."""
+
+    # Without a return type, or type checkers would lose sight of the class that is made.
+    def __call__(cls, *args: Any, **kwargs: Any):
+        """Makes a learner of its fields."""
+        try:
+            return super().__call__(*args, **kwargs)
+        except TypeError as error:
+            fault = about_arguments(error)
+            if not fault:
+                raise
+            name, is_discrete = cls.__name__, getattr(cls, "discrete_actions", False)
+            n_actions = ", n_actions=env.action_space.n" if is_discrete else ""
+            raise TypeError(
+                f"{name}() {fault}. Call {name}.create(seed, observations, actions, ...) with examples "
+                f"of both, such as {name}.create(0, env.observation_space.sample(), "
+                f"env.action_space.sample(){n_actions})."
+            ) from None
+
+
+class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_MadeByCreate):
     """Networks and their update rule, which learns from batches, as a pytree.
 
     ```python
@@ -417,7 +439,8 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT]):
     def _make_update(self, batch: Batch) -> tuple[Self, Info]:
         """The learner after one update, with the schedules that it had before, and what describes it."""
         present = self._at_present()
-        outcome = present._with_learning_rates()._update(batch)
+        with written_in_jax(f"The learner {type(self).__name__}"):
+            outcome = present._with_learning_rates()._update(batch)
         must = (
             f"{type(self).__name__}._update must return the learner after the update and a dict of "
             "scalars, which may be empty"

@@ -16,6 +16,8 @@ from jax.custom_batching import custom_vmap, sequential_vmap
 from jax.interpreters.partial_eval import dce_jaxpr
 from jaxtyping import Array, Key, PyTree
 
+from jaxagents.core.arrays import written_in_jax
+
 _WITHOUT_DRAWS = "Leave out layers that draw while they are called, such as dropout."
 
 
@@ -148,9 +150,13 @@ def noting_inputs(network: nn.Module, inputs: Sequence[PyTree]) -> Iterator[None
     Args:
         network: The network.
         inputs: Its inputs.
+
+    Raises:
+        TypeError: The network, or a module in it, has an `if` on an array, or the like.
     """
     try:
-        yield
+        with written_in_jax(f"The network {name_of_network(network)}"):
+            yield
     except Exception as error:
         name = name_of_network(network)
         error.add_note(f"This happened in {name}, given inputs of shape {shapes_of(inputs)}.")

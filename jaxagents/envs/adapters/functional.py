@@ -244,6 +244,11 @@ def _check_methods(env: Any) -> None:
             "An environment is needed, got a tuple: unpack it, such as by env, env_params = "
             "gymnax.make('CartPole-v1'), and pass both, as in Agent(env, env_params, config)."
         )
+    if callable(env) and not hasattr(env, "step"):
+        raise TypeError(
+            "An environment is needed, got a function: pass what it returns, or if it makes an "
+            "environment of Gymnasium, jaxagents.envs.Gymnasium(function)."
+        )
     name = f"{type(env).__name__} is not an environment:"
     if callable(getattr(env, "reset", None)) and callable(getattr(env, "step", None)):
         name = (
