@@ -1,4 +1,4 @@
-"""Adapters of the environments of other suites, one file for each suite."""
+"""Adapters for other environment suites, one file per suite."""
 
 from jaxagents.envs.adapters.functional import Functional
 from jaxagents.envs.adapters.making import as_environment, make

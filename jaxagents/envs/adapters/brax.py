@@ -1,4 +1,4 @@
-"""Environments of brax."""
+"""The adapter for brax."""
 
 from typing import Any
 
@@ -6,31 +6,31 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree, UInt8
 
 from jaxagents.core.extras import require
-from jaxagents.envs.adapters.native import Native, copied, flag, reset_shapes, space_like
+from jaxagents.envs.adapters.native import Native, copy_containers, flag, reset_shapes, space_like
 from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.spaces import Box
 
 _EPISODE_LENGTH = 1000
-"""That of `brax.envs.create`."""
+"""The default of `brax.envs.create`."""
 
 
 class Brax(Native):
-    """An environment of brax, or one of your own that inherits from `brax.envs.Env`.
+    """A brax environment, or your own subclass of `brax.envs.Env`.
 
-    Wrappers of brax that reset, or that count steps, are taken off. Actions are numbers from -1 to 1,
-    which brax scales.
+    Brax's wrappers that reset or count steps are removed. Actions lie between -1 and 1; brax scales
+    them.
     """
 
     def __init__(self, env: Any, max_steps: int | None = None) -> None:
-        """Reads what the environment declares.
+        """Wraps an environment.
 
         Args:
             env: The environment.
-            max_steps: Longest episode, in steps; `None` takes the `episode_length` of brax's
-                `EpisodeWrapper`, if there is one.
+            max_steps: Time limit, in steps; `None` uses the `episode_length` of brax's `EpisodeWrapper`,
+                if there is one.
 
         Raises:
-            TypeError: It is many environments at once.
+            TypeError: `env` is a vectorised environment.
         """
         env, episode_length = _without_wrappers(env)
         super().__init__(env)
@@ -42,12 +42,12 @@ class Brax(Native):
     def named(
         cls, name: str, episode_length: int | None = _EPISODE_LENGTH, **options: Any
     ) -> Environment:
-        """Makes an environment of the suite.
+        """Makes an environment by name.
 
         Args:
             name: One of `names()`.
-            episode_length: Longest episode, in steps.
-            **options: Passed on to `brax.envs.get_environment`, such as `backend="spring"`.
+            episode_length: Time limit, in steps.
+            **options: Passed to `brax.envs.get_environment`, such as `backend="spring"`.
 
         Returns:
             The environment.
@@ -65,19 +65,19 @@ class Brax(Native):
         return state.obs, state
 
     def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
-        """Takes one step; see `Environment`. brax's metrics are the `info`."""
-        state = self.env.step(copied(state), action)
+        """Takes one step; see `Environment`. The `info` holds brax's metrics."""
+        state = self.env.step(copy_containers(state), action)
         truncated = flag(state.info.get("truncation", False))
         terminated = flag(state.done) & ~truncated
         return Step(state.obs, state, state.reward, terminated, truncated, dict(state.metrics))
 
     def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
-        """Draws a state by MuJoCo."""
+        """Draws a state with MuJoCo."""
         return self.env.render([state.pipeline_state])[0]
 
     @property
     def render_fps(self) -> float | int:
-        """Steps a second of a video: the rate of the simulation."""
+        """Steps per second in videos: the rate of the simulation."""
         return float(1.0 / self.env.dt)
 
 
@@ -86,7 +86,7 @@ def _envs() -> Any:
 
 
 def _without_wrappers(env: Any) -> tuple[Any, int | None]:
-    """An environment without brax's training wrappers, and the limit that they set."""
+    """Removes brax's training wrappers; returns the environment and the time limit that they set."""
     training = require("brax.envs.wrappers.training", "brax")
     episode_length = None
     while isinstance(env, training.AutoResetWrapper | training.EpisodeWrapper):

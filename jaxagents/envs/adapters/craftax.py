@@ -1,4 +1,4 @@
-"""Environments of craftax."""
+"""The adapter for craftax."""
 
 import importlib
 from typing import Any
@@ -17,24 +17,23 @@ _NAMES = tuple(
 )
 _NEVER = np.iinfo(np.int32).max
 _BLOCK = 16
-"""Pixels along a side of a block of the world, of the sizes that craftax has textures of."""
+"""Side of a block of the world in pixels; craftax has textures for certain sizes only."""
 
 
 class Craftax(Native):
-    """An environment of craftax, which resets itself in `step` only, or not at all.
+    """A craftax environment, with or without autoreset.
 
-    Craftax calls the end after `max_timesteps` an end of the game. Here it is `max_steps`, after which
-    episodes are cut.
+    Craftax terminates episodes after `max_timesteps`; here that is `max_steps`, which truncates them.
     """
 
     takes_params = True
 
     def __init__(self, env: Any, params: PyTree = None) -> None:
-        """Reads what the environment declares.
+        """Wraps an environment.
 
         Args:
             env: The environment.
-            params: Its parameters; `None` takes `env.default_params`.
+            params: Its parameters; `None` uses `env.default_params`.
         """
         super().__init__(env)
         self.params = env.default_params if params is None else params
@@ -45,11 +44,11 @@ class Craftax(Native):
 
     @classmethod
     def named(cls, name: str, **options: Any) -> Environment:
-        """Makes an environment of the suite.
+        """Makes an environment by name.
 
         Args:
             name: One of `names()`.
-            **options: Parameters other than the default ones, such as `max_timesteps=500`.
+            **options: Parameters that override the defaults, such as `max_timesteps=500`.
 
         Returns:
             The environment.
@@ -65,7 +64,7 @@ class Craftax(Native):
 
     @property
     def name(self) -> str:
-        """The name that craftax has for it."""
+        """The environment's name in craftax."""
         return self.env.name.replace("-NoAutoReset", "")
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
@@ -73,12 +72,12 @@ class Craftax(Native):
         return self.env.reset_env(key, self._unlimited)
 
     def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
-        """Takes one step; see `Environment`. The achievements of a game that is over are the `info`."""
+        """Takes one step; see `Environment`. At the end, the `info` holds the achievements."""
         obs, state, reward, over, info = self.env.step_env(key, state, action, self._unlimited)
         return Step(obs, state, reward, flag(over), jnp.bool_(False), info)
 
     def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
-        """Draws a state as craftax shows it to people."""
+        """Draws a state as craftax shows it to human players."""
         game = type(self.env).__module__.split(".")[1]
         renderer = importlib.import_module(f"craftax.{game}.renderer")
         pixels = renderer.make_craftax_pixel_renderer(_BLOCK)(jax.tree.map(jnp.asarray, state))

@@ -1,4 +1,4 @@
-"""Objects with `reset_env(key, params)` and `step_env(key, state, action, params)`, as of gymnax."""
+"""Objects with gymnax's `reset_env(key, params)` and `step_env(key, state, action, params)`."""
 
 import copy
 import dataclasses
@@ -19,36 +19,36 @@ from jaxagents.envs.environment import Environment, Step, Wording, check_flag
 
 _LIMIT = "max_steps_in_episode"
 _N_VALUES = 5
-"""The number of values that a step returns: observation, state, reward, terminated, info."""
+"""Number of values that a step returns: observation, state, reward, terminated, info."""
 
 
 class Functional(Environment):
-    """An object with `reset_env` and `step_env`, such as an environment of gymnax, and its parameters.
+    """An object with `reset_env` and `step_env`, such as a gymnax environment, and its parameters.
 
-    The fourth value of `step_env` says that the environment terminated. Where it reports
-    `info["truncated"]`, a done step that it calls truncated has not terminated, unless
-    `info["terminated"]` says so. A step is truncated also where `is_truncated(state, params)` says so,
-    if there is such a method. `params.max_steps_in_episode`, if there is such a parameter, is its limit.
+    The fourth value of `step_env` means that the episode terminated. If `info["truncated"]` is set, a
+    done step was truncated instead, unless `info["terminated"]` is set too. A step also counts as
+    truncated if the object has a method `is_truncated(state, params)` that says so. The parameter
+    `max_steps_in_episode`, if there is one, is the time limit.
 
     Attributes:
         env: The object.
     """
 
     def __init__(self, env: Any, params: PyTree = None) -> None:
-        """Reads what the object declares.
+        """Wraps an object.
 
         Args:
             env: The object.
-            params: Its parameters; `None` takes `env.default_params`.
+            params: Its parameters; `None` uses `env.default_params`.
 
         Raises:
-            TypeError: A method is missing or takes other arguments, or a space is no method.
-            ValueError: The limit is not positive.
+            TypeError: A method is missing or has a wrong signature, or a space is not a method.
+            ValueError: The time limit is not positive.
         """
         _check_methods(env)
         self.env = env
         given = getattr(env, "default_params", None) if params is None else params
-        # What is changed in place later would be seen by some programs and not by others.
+        # Only some programs would see later changes in place.
         self.params = jax.tree.map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, given)
         self.n_actors = _number(env, "n_actors")
         limit = _number(self.params, _LIMIT)
@@ -58,13 +58,13 @@ class Functional(Environment):
         self._tells_truncation = self._can_tell_truncation()
 
     def with_params(self, params: PyTree) -> "Functional":
-        """The same object with other parameters, which may be traced; spaces and limit stay."""
+        """Returns the same object with other parameters, possibly traced; spaces and limit stay."""
         other = copy.copy(self)
         other.params = params
         return other
 
     def at_update(self, update_step: ArrayLike, params: Mapping[str, ArrayLike]) -> Environment:
-        """The same object with the parameters that hyperparameters give; see `Environment`."""
+        """Returns the same object with parameters from the hyperparameters; see `Environment`."""
         if not params:
             return self
         if self.params is None:
@@ -73,7 +73,7 @@ class Functional(Environment):
 
     @property
     def name(self) -> str:
-        """The object's name, or its class's."""
+        """The object's `name`, or the name of its class."""
         return getattr(self.env, "name", type(self.env).__name__)
 
     @property
@@ -89,7 +89,7 @@ class Functional(Environment):
         """Takes one step; see `Environment`.
 
         Raises:
-            ValueError: `step_env` returns anything but its five values.
+            ValueError: `step_env` does not return five values.
         """
         what = f"{type(self.env).__name__}.step_env"
         outcome = self.env.step_env(key, state, action, self.params)
@@ -99,7 +99,7 @@ class Functional(Environment):
                 f"got {len(outcome)}."
             )
         obs, state, reward, done, info = outcome
-        told = info if isinstance(info, dict) else {}  # agents and check_env refuse others
+        told = info if isinstance(info, dict) else {}  # agents and check_env reject others
         done = _flag(done, f"{what}: terminated")
         truncated = _flag(told.get("truncated", False), f'{what}: info["truncated"]')
         terminated = told.get("terminated", done & ~truncated)
@@ -124,7 +124,7 @@ class Functional(Environment):
         return self.env.actor_mask(state, self.params) if has_it else None
 
     def render(self, state: PyTree) -> PyTree:
-        """Draws a state, by the object's `render(state, params)` or by a drawing of ours."""
+        """Draws a state with the object's `render(state, params)` or a function of ours."""
         drawing = drawing_of(self.env)
         return super().render(state) if drawing is None else drawing(self.env, state, self.params)
 
@@ -135,7 +135,7 @@ class Functional(Environment):
 
     @property
     def render_fps(self) -> float | int:
-        """Steps a second of a video: the object's own `render_fps`, or the rate of our drawing."""
+        """Steps per second in videos: the object's own `render_fps`, or our default."""
         return frames_a_second(self.env)
 
     def _space(self, name: str) -> PyTree:
@@ -150,7 +150,7 @@ class Functional(Environment):
         return space(self.params)
 
     def _can_tell_truncation(self) -> bool:
-        """Whether `is_truncated` works with its states: gymnax's own fails on ones without a `time`."""
+        """Whether `is_truncated` works with the states: gymnax's fails on states without a `time`."""
         if not hasattr(self.env, "is_truncated"):
             return False
         try:
@@ -162,7 +162,7 @@ class Functional(Environment):
 
 
 def check_arguments(env: Any, method: str, *arguments: str) -> None:
-    """Raises `TypeError` unless a method of an environment takes these arguments, in this order."""
+    """Raises `TypeError` unless a method takes these arguments in this order."""
     signature = inspect.signature(getattr(env, method))
     needed = (
         f"{type(env).__name__}.{method} must be {method}(self, {', '.join(arguments)}), got "
@@ -180,19 +180,19 @@ def check_arguments(env: Any, method: str, *arguments: str) -> None:
 
 
 def with_numbers(params: PyTree, numbers: Mapping[str, ArrayLike]) -> PyTree:
-    """Parameters with other numbers for some of them.
+    """Replaces some numbers in parameters.
 
     Args:
         params: A dataclass, a named tuple or a dict.
-        numbers: The numbers by name, which may be traced. They are cast to the types of the numbers that
-            they replace, and rounded where those are whole.
+        numbers: The new numbers by name, possibly traced. They are cast to the dtypes of the old ones,
+            and rounded to replace integers.
 
     Returns:
         The parameters.
 
     Raises:
-        TypeError: There is no parameter of a name, or it is not a number, or sets the time limit.
-        ValueError: A number is an array.
+        TypeError: A parameter does not exist, is not a number, or sets the time limit.
+        ValueError: A new number is an array.
     """
     if _LIMIT in numbers:
         raise TypeError(
@@ -228,12 +228,12 @@ def _cast(name: str, number: ArrayLike, own: ArrayLike) -> jax.Array:
         raise ValueError(f"env_params[{name!r}] must be one number, got shape {jnp.shape(number)}.")
     number, dtype = jnp.asarray(number), jnp.result_type(own)
     is_rounded = jnp.issubdtype(dtype, jnp.integer) and jnp.issubdtype(number.dtype, jnp.floating)
-    # A schedule that ought to give 23 may give 22.999998.
+    # A schedule may give 22.999998 instead of 23.
     return (jnp.rint(number) if is_rounded else number).astype(dtype)
 
 
 def _check_methods(env: Any) -> None:
-    """Raises `TypeError` if a method is missing, or takes other arguments than it is given."""
+    """Raises `TypeError` if a method is missing or has a wrong signature."""
     missing = [name for name in ("reset_env", "step_env") if not callable(getattr(env, name, None))]
     if not missing:
         check_arguments(env, "reset_env", "key", "params")
@@ -271,7 +271,7 @@ def _number(x: PyTree, name: str) -> int | None:
 def _flag(x: PyTree, what: str) -> Bool[Array, ""]:
     try:
         flag = jnp.asarray(x)
-    except (TypeError, ValueError) as error:  # None, a dict of actors, or a state in its place
+    except (TypeError, ValueError) as error:  # None, a dict of actors, or a state
         given = f"a {type(x).__name__}" if x is not None else "None"
         entry = ', such as done["__all__"]' if isinstance(x, dict) else ""
         raise ValueError(

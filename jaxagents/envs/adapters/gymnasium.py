@@ -1,4 +1,4 @@
-"""The adapter of Gymnasium: environments that run on the host, one or a vector of them."""
+"""The adapter for Gymnasium: environments on the host, vectorised or not."""
 
 import contextlib
 import copy
@@ -29,24 +29,24 @@ from jaxagents.envs.on_host.vectors import Checked, Vector, autoreset_mode, spac
 MakeEnv = Callable[..., gymnasium.Env]
 _VECTORS = {"sync": SyncVectorEnv, "async": AsyncVectorEnv}
 _OF_VECTORS = ("num_envs", "vectorization_mode", "vector_kwargs")
-"""The entries of a vector's specification that are of it, not of its environments."""
+"""Entries of a vector's specification that concern the vector, not its environments."""
 
 
 class Gymnasium(HostEnvironment, Native):
-    """An environment of Gymnasium, in which agents train on the host.
+    """A Gymnasium environment, for training on the host.
 
     ```python
     env = gymnasium.make("HalfCheetah-v5")
     agent = PPO(env, None, ppo.AgentConfig(n_envs=8))
     ```
 
-    An agent plays in `config.n_envs` copies of the environment, each in episodes with seeds of their
-    own, so that a run that is resumed goes on as if it had never been interrupted. Copies are made of
-    the environment as it is when the agent is made, with all that was set in it; one that draws in a
-    window does so with `n_envs=1`. A vector of environments is taken as it is, and must have as many.
+    An agent plays in `config.n_envs` copies of the environment. Each episode has its own seed, so a
+    resumed run continues as if it had never been interrupted. Copies are made of the environment as it
+    is when the agent is created, including modified attributes. One that draws in a window only does so
+    with `n_envs=1`. A vector of environments is used as it is, and must have `n_envs` of them.
 
     Attributes:
-        env: The environment, vector or function that was given.
+        env: The given environment, vector or function.
     """
 
     def __init__(
@@ -56,21 +56,20 @@ class Gymnasium(HostEnvironment, Native):
         eval_env: gymnasium.Env | MakeEnv | None = None,
         vectorization_mode: str = "sync",
     ) -> None:
-        """Takes an environment; agents have more made of it.
+        """Wraps an environment, which agents copy.
 
         Args:
             env: An environment, which is copied as it is now; a function that makes one; or a vector.
                 Agents with `n_envs=1` play in the environment itself.
-            eval_env: The environment of evaluations, if other than `env`; see there. Vectors with
-                wrappers of their own, and vectors in processes of environments that are not
-                registered, need one if they are to be evaluated.
-            vectorization_mode: `"sync"` steps one copy after another, `"async"` each in a process of its
-                own, which pays if a step takes longer than it takes to send its outcome.
+            eval_env: The environment for evaluations, if not `env`. Vectors that are wrapped as a whole,
+                and asynchronous vectors of unregistered environments, need one to be evaluated.
+            vectorization_mode: `"sync"` steps one copy after another, `"async"` each in its own process,
+                which pays off if a step takes longer than sending its outcome.
 
         Raises:
-            TypeError: An environment is something else.
-            ValueError: The mode is another, actions or observations are such as no agent takes, or
-                `eval_env` has other ones.
+            TypeError: `env` or `eval_env` is none of the above.
+            ValueError: The mode is unknown, actions or observations are not supported, or `eval_env` has
+                other spaces.
         """
         if vectorization_mode not in _VECTORS:
             raise ValueError(
@@ -98,14 +97,14 @@ class Gymnasium(HostEnvironment, Native):
         self.observation_space = own_space(observation_space)
         self.action_space = own_space(action_space)
         limits = [_limit_of(it) for it in (first, other) if it is not None]
-        if any(limits):  # both environments apply their own; another cap must not come earlier
+        if any(limits):  # both environments apply their own; ours must not come earlier
             self.max_steps = max(limit or LONGEST for limit in limits)
         spec = _specification_of(first)
         self.params = {} if spec is None else _options_of(spec)
         self._n_kept = (spec and _limit_of_specification(spec)) or LONGEST_KEPT
         self._name = _name_of(first)
         self.render_fps = first.metadata.get("render_fps", Native.render_fps)
-        # Copies of what was given are told how to draw; a function has chosen that itself.
+        # Copies get a render mode for drawing; a function chooses its own.
         self._draws_anew = isinstance(self._evaluated, gymnasium.Env | VectorEnv)
         own = (first.render_mode,)
         modes = first.metadata.get("render_modes", ()) if self._draws_anew else own
@@ -121,20 +120,20 @@ class Gymnasium(HostEnvironment, Native):
         vectorization_mode: str = "sync",
         **options: Any,
     ) -> "Gymnasium":
-        """Makes an environment that is registered with Gymnasium.
+        """Makes an environment registered with Gymnasium.
 
         Args:
-            name: Its name, such as `"HalfCheetah-v5"`, or the name of a package and of an environment
-                that it registers, such as `"ale_py:ALE/Pong-v5"`.
+            name: Name of the environment, such as `"HalfCheetah-v5"`, possibly after the package that
+                registers it, as in `"ale_py:ALE/Pong-v5"`.
             vectorization_mode: See the constructor.
-            **options: Passed on to `gymnasium.make`.
+            **options: Passed to `gymnasium.make`.
 
         Returns:
             The environment.
 
         Raises:
-            ImportError: The package, or what the environment needs, is not installed.
-            ValueError: There is no such environment.
+            ImportError: A package that the environment needs is not installed.
+            ValueError: The environment does not exist.
         """
         try:
             env = gymnasium.make(name, **options)
@@ -146,12 +145,12 @@ class Gymnasium(HostEnvironment, Native):
 
     @classmethod
     def names(cls) -> list[str]:
-        """The names of all environments that are registered."""
+        """The names of all registered environments."""
         return sorted(gymnasium.registry)
 
     @property
     def plays_again(self) -> bool:
-        """Whether each episode has a seed of its own: unless a vector that was given starts them."""
+        """Whether each episode has its own seed: not if a given vector starts episodes by itself."""
         is_vector = isinstance(self.env, VectorEnv)
         return not is_vector or autoreset_mode(self.env) == AutoresetMode.DISABLED
 
@@ -159,7 +158,7 @@ class Gymnasium(HostEnvironment, Native):
         return _why_no_more(self._evaluated if evaluated else self.env)
 
     def _given_copies(self, n_envs: int, terms: Terms) -> Vector | None:
-        """The vector that was given, or one of the environment alone; see `HostEnvironment`."""
+        """The given vector, or a vector of the given environment; see `HostEnvironment`."""
         if isinstance(self.env, VectorEnv):
             return Vector(self.env, self.env.unwrapped, terms.info_names)
         if not isinstance(self.env, gymnasium.Env) or n_envs > 1:
@@ -184,8 +183,8 @@ class Gymnasium(HostEnvironment, Native):
 
 
 def _vector_of(makers: Sequence[MakeEnv], mode: str = "sync") -> VectorEnv:
-    """A vector that leaves it to its caller to start episodes."""
-    # JAX has threads, which no fork survives.
+    """Makes a vector with `AutoresetMode.DISABLED`."""
+    # JAX has threads, which do not survive a fork.
     options = {"context": "spawn"} if mode == "async" else {}
     return _VECTORS[mode](
         [lambda make=make: Checked(make()) for make in makers],
@@ -195,15 +194,15 @@ def _vector_of(makers: Sequence[MakeEnv], mode: str = "sync") -> VectorEnv:
     )
 
 
-# Making more environments like one that is given.
+# Making copies of a given environment.
 
 
 def _maker_of(env: object) -> MakeEnv | None:
-    """A function that makes environments like the given one, or is given; `None` if there is none."""
+    """Returns a function that makes such environments; `None` if there is none."""
     if isinstance(env, gymnasium.Env | VectorEnv):
         spec, like, make = _specification_of(env), env, _made_from
         if isinstance(env, VectorEnv):
-            if env.unwrapped is not env:  # its wrappers change what environments give
+            if env.unwrapped is not env:  # its wrappers change the environments' outputs
                 return None
             make = _one_of_vector
             like = env.envs[0] if isinstance(env, SyncVectorEnv) else None
@@ -218,7 +217,7 @@ def _maker_of(env: object) -> MakeEnv | None:
 
 
 def _why_no_more(env: gymnasium.Env | VectorEnv) -> str:
-    """Why no more environments can be made like one: the beginning of a sentence."""
+    """Why an environment cannot be copied: the beginning of a sentence."""
     if isinstance(env, VectorEnv) and env.unwrapped is not env:
         return f"{_name_of(env)} is wrapped as a vector"
     if _specification_of(env) is None:
@@ -234,7 +233,7 @@ def _name_of(env: gymnasium.Env | VectorEnv) -> str:
 
 
 def _without_windows(spec: EnvSpec) -> EnvSpec:
-    """The specification of environments that open no window."""
+    """The same specification for environments that open no window."""
     spec = copy.deepcopy(spec)
     spec.additional_wrappers = tuple(
         each for each in spec.additional_wrappers if each.name != HumanRendering.class_name()
@@ -245,12 +244,12 @@ def _without_windows(spec: EnvSpec) -> EnvSpec:
 
 
 def _made_from(spec: EnvSpec, **options: Any) -> gymnasium.Env:
-    """An environment as a specification describes it, which opens no window."""
+    """Makes an environment from a specification; it opens no window."""
     return gymnasium.make(_without_windows(spec), **options)
 
 
 def _one_of_vector(vector: EnvSpec, **options: Any) -> gymnasium.Env:
-    """One environment, made as the specification of a vector describes."""
+    """Makes one environment from the specification of a vector."""
     spec = _without_windows(vector)
     for name in _OF_VECTORS:
         spec.kwargs.pop(name, None)
@@ -264,7 +263,7 @@ def _one_of_vector(vector: EnvSpec, **options: Any) -> gymnasium.Env:
 
 
 def _one_of(env: gymnasium.Env | VectorEnv | MakeEnv) -> gymnasium.Env | VectorEnv:
-    """An environment, or the one that a function makes."""
+    """The environment itself, or the one that a function makes."""
     if isinstance(env, gymnasium.Env | VectorEnv):
         return env
     made = env()
@@ -276,12 +275,12 @@ def _one_of(env: gymnasium.Env | VectorEnv | MakeEnv) -> gymnasium.Env | VectorE
 
 
 def _arrays_of(space: spaces.Space) -> PyTree:
-    """The shapes and types of observations, as agents see them."""
+    """The shapes and dtypes of observations, as agents see them."""
     return jax.tree.map(lambda x: (x.shape, x.dtype.name), example_seen(space))
 
 
 def _identity_of(env: object) -> Hashable:
-    """The specification of an environment if it says everything, or itself."""
+    """The specification of an environment if it is complete, else the environment itself."""
     spec = _specification_of(env) if isinstance(env, gymnasium.Env) else None
     if spec and all(wrapper.kwargs is not None for wrapper in spec.additional_wrappers):
         with contextlib.suppress(ValueError, TypeError):
@@ -290,12 +289,12 @@ def _identity_of(env: object) -> Hashable:
 
 
 def _specification_of(env: gymnasium.Env | VectorEnv) -> EnvSpec | None:
-    """The specification that Gymnasium makes more by; the specifications of EnvPool make none."""
+    """The specification for `gymnasium.make`; `None` for EnvPool's, which it does not accept."""
     return env.spec if isinstance(env.spec, EnvSpec) else None
 
 
 def _limit_of(env: gymnasium.Env | VectorEnv) -> int | None:
-    """The number of steps after which episodes are truncated; `None` if no limit is known."""
+    """The environment's time limit, in steps; `None` if unknown."""
     limits = []
     while isinstance(env, gymnasium.Wrapper):
         limits += [env._max_episode_steps] if isinstance(env, TimeLimit) else []
@@ -305,7 +304,7 @@ def _limit_of(env: gymnasium.Env | VectorEnv) -> int | None:
 
 
 def _options_of(spec: EnvSpec) -> dict[str, Any]:
-    """The options that an environment was made with, but for how it draws and how many there are."""
+    """The options that an environment was made with, except for rendering and vectorisation."""
     left_out = (*_OF_VECTORS, "render_mode", "max_episode_steps", "wrappers")
     return {name: x for name, x in spec.kwargs.items() if name not in left_out}
 

@@ -1,4 +1,4 @@
-"""Environments of JaxMARL."""
+"""The adapter for JaxMARL."""
 
 import io
 import math
@@ -21,7 +21,7 @@ _BONUS = "won_battle_bonus"
 
 
 class _State(NamedTuple):
-    """A state with the time, and who is playing; `None` where no actor leaves before the others."""
+    """A state with the time and which actors play; `None` if no actor can leave before the others."""
 
     native: PyTree
     time: Int[Array, ""]
@@ -29,27 +29,27 @@ class _State(NamedTuple):
 
 
 class JaxMARL(Native):
-    """An environment of JaxMARL, whose agents are the actors, in their order.
+    """A JaxMARL environment, whose agents are the actors, in their order.
 
-    Where observations differ in size, they are flattened, and filled up with zeros. Where numbers of
-    actions differ, the ones that an actor lacks are masked; components of boxes are cut off. Masks of
-    `get_avail_actions` are heeded.
+    Observations of different sizes are flattened and padded with zeros. If numbers of actions differ,
+    those that an actor lacks are masked; of continuous actions, extra components are cut off. Masks from
+    `get_avail_actions` apply.
 
-    JaxMARL calls the end after its `max_steps` a termination. Here an episode that ends then is cut. How
-    it counts is left to it: the particle environments end after one step more. An actor that leaves
-    early, as in SMAX and in JaxNav where robots evaporate, is asked for actions until the episode ends
-    for all, as JaxMARL has it, and `actor_mask` says that it has left. In SMAX the entry `"won"` of the
-    info says whose team has just won.
+    JaxMARL terminates episodes at its `max_steps`; here that counts as truncation. JaxMARL does the
+    counting: its particle environments end one step later. An actor that leaves early, as in SMAX, or in
+    JaxNav if robots evaporate, still chooses actions until the episode ends for all, as in JaxMARL;
+    `actor_mask` marks it as gone. In SMAX, the info entry `"won"` marks the actors whose team has just
+    won.
     """
 
     def __init__(self, env: Any) -> None:
-        """Reads what the environment declares.
+        """Wraps an environment.
 
         Args:
             env: The environment.
 
         Raises:
-            TypeError: Some agents have discrete actions and others do not, or boxes have other bounds.
+            TypeError: Only some agents have discrete actions, or boxes have different bounds.
         """
         super().__init__(env)
         self.agents = tuple(env.agents)
@@ -65,17 +65,17 @@ class JaxMARL(Native):
 
     @classmethod
     def named(cls, name: str, **options: Any) -> Environment:
-        """Makes an environment of the suite.
+        """Makes an environment by name.
 
         Args:
             name: One of `names()`.
-            **options: Passed on to `jaxmarl.make`; the `scenario` of SMAX and the `layout` of Overcooked
-                may be names, such as `"3m"` and `"cramped_room"`.
+            **options: Passed to `jaxmarl.make`. SMAX's `scenario` and Overcooked's `layout` may be
+                names, such as `"3m"` and `"cramped_room"`.
 
         Returns:
             The environment.
         """
-        return cls(_jaxmarl().make(name, **_looked_up(name, options)))
+        return cls(_jaxmarl().make(name, **_resolve_names(name, options)))
 
     @classmethod
     def names(cls) -> list[str]:
@@ -84,14 +84,14 @@ class JaxMARL(Native):
 
     @property
     def name(self) -> str:
-        """The name that JaxMARL has for it."""
+        """The environment's name in JaxMARL."""
         return str(self.env.name)
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
         """Starts an episode; see `Environment`."""
         obs, state = self.env.reset(key)
         playing = jnp.ones(self.n_actors or 0, bool) if _may_leave(self.env) else None
-        return self._stacked(obs), _State(state, jnp.int32(0), playing)
+        return self._stack(obs), _State(state, jnp.int32(0), playing)
 
     def step(self, key: Key[Array, ""], state: _State, action: Array) -> Step:
         """Takes one step; see `Environment`."""
@@ -108,7 +108,7 @@ class JaxMARL(Native):
         if hasattr(self.env, _BONUS):
             info["won"] = over & (reward >= getattr(self.env, _BONUS))
         return Step(
-            self._stacked(obs),
+            self._stack(obs),
             _State(native, time, self._still_playing(state.playing, dones)),
             reward,
             over & ~is_cut,
@@ -117,7 +117,7 @@ class JaxMARL(Native):
         )
 
     def action_mask(self, state: _State) -> Bool[Array, "actors n_actions"] | None:
-        """Which actions each actor has and is allowed; see `Environment`."""
+        """Which actions each actor has and may take; see `Environment`."""
         if not is_discrete(self.action_space):
             return None
         n_actions = self.action_space.n
@@ -125,54 +125,54 @@ class JaxMARL(Native):
         if not self._heeds_masks:
             return None if has.all() else jnp.asarray(has)
         masks = self._each(self.env.get_avail_actions(state.native))
-        return jnp.stack([_filled(mask, (n_actions,)).astype(bool) for mask in masks]) & has
+        return jnp.stack([_pad(mask, (n_actions,)).astype(bool) for mask in masks]) & has
 
     def critic_state(self, state: _State) -> PyTree:
-        """The state of the world, which SMAX and some others have; see `Environment`."""
+        """The world state, which SMAX and some others provide; see `Environment`."""
         see = getattr(self.env, "get_world_state", None)
         return None if see is None else see(state.native)
 
     def actor_mask(self, state: _State) -> Bool[Array, "actors"] | None:
-        """Which actors JaxMARL has not called done before the others; `None` where none leave."""
+        """Which actors were not done before the others; `None` if none can leave early."""
         return state.playing
 
     def _still_playing(
         self, before: Bool[Array, "actors"] | None, dones: dict[str, Array]
     ) -> Bool[Array, "actors"] | None:
-        """Who plays on after a step; whoever is done in the last step of all has played to the end."""
+        """Which actors play on after a step; at the end of an episode, none counts as leaving early."""
         if before is None:
             return None
         done = jnp.stack([flag(x) for x in self._each(dones)])
         return before & ~(done & ~flag(dones["__all__"]))
 
     def _each(self, values: PyTree) -> list[Any]:
-        """The values of all actors, which are in a dict or along the first axis."""
+        """The values of all actors, from a dict or along the first axis."""
         if isinstance(values, Mapping):
             return [values[agent] for agent in self.agents]
         return [values[i] for i in range(self.n_actors or 0)]
 
     def _joint(self, entry: PyTree) -> PyTree:
-        """An entry of the info, as one array if it is an array for each actor."""
+        """An info entry, stacked into one array if it holds one array per actor."""
         if not (isinstance(entry, Mapping) and set(entry) == set(self.agents)):
             return entry
         each = self._each(entry)
         shapes = {getattr(x, "shape", None) for x in each}
         return jnp.stack(each) if len(shapes) == 1 and None not in shapes else entry
 
-    def _stacked(self, obs: PyTree) -> Array:
-        """The observations of all actors, in one shape, as floats: integers would pass for pixels."""
+    def _stack(self, obs: PyTree) -> Array:
+        """Observations of all actors in one array of floats: integers would be taken for pixels."""
         each = [jnp.asarray(x, jnp.float32) for x in self._each(obs)]
         shapes = {x.shape for x in each}
         if len(shapes) > 1:
             size = max(map(math.prod, shapes))
-            each = [_filled(x.reshape(-1), (size,)) for x in each]
+            each = [_pad(x.reshape(-1), (size,)) for x in each]
         return jnp.stack(each)
 
 
 def _jaxmarl() -> Any:
-    """The suite, without what its import prints.
+    """Imports the suite silently.
 
-    The import also resets the streams of `sys` to the ones that the process began with, which loses the
+    The import prints, and resets the streams of `sys` to those of the process, which would lose the
     streams of a notebook or of a caller.
     """
     streams = {name: getattr(sys, name) for name in ("stdout", "stderr", "__stdout__")}
@@ -184,41 +184,41 @@ def _jaxmarl() -> Any:
         sys.__dict__.update(streams)
 
 
-def _looked_up(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of an environment, with scenarios and layouts in place of their names."""
+def _resolve_names(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Replaces names of scenarios and layouts in options by the scenarios and layouts themselves."""
     tables = {
         "scenario": ("jaxmarl.environments.smax", "map_name_to_scenario"),
         "layout": (f"jaxmarl.environments.{name}", f"{name}_layouts"),
     }
-    looked_up = dict(options)
+    resolved = dict(options)
     for option, (module, table) in tables.items():
         if isinstance(options.get(option), str) and (option != "layout" or name == "overcooked"):
             found = getattr(require(module, "jaxmarl"), table)
             value = options[option]
-            looked_up[option] = found(value) if callable(found) else found[value]
-    return looked_up
+            resolved[option] = found(value) if callable(found) else found[value]
+    return resolved
 
 
 def _limit(env: Any) -> int | None:
-    """The number of steps after which an environment ends episodes."""
+    """The environment's time limit, in steps."""
     limits = (getattr(env, name, None) for name in _LIMITS)
     return next((int(limit) for limit in limits if limit is not None), None)
 
 
 def _may_leave(env: Any) -> bool:
-    """Whether actors leave an environment before the others: units that fall, robots that evaporate."""
+    """Whether actors can leave before the others: units that die, robots that evaporate."""
     names = [cls.__name__ for cls in type(env).__mro__]
     return any(name.endswith("SMAX") for name in names) or getattr(env, "evaporating", False)
 
 
 def _has_masks(env: Any, state: PyTree) -> bool:
-    """Whether an environment says which actions are available."""
+    """Whether an environment provides action masks."""
     try:
         return isinstance(jax.eval_shape(env.get_avail_actions, state), Mapping)
     except (NotImplementedError, AttributeError):
         return False
 
 
-def _filled(x: Array, shape: tuple[int, ...]) -> Array:
-    """A vector with zeros at its end."""
+def _pad(x: Array, shape: tuple[int, ...]) -> Array:
+    """Pads a vector with zeros."""
     return jnp.pad(jnp.asarray(x), (0, shape[0] - x.shape[0]))

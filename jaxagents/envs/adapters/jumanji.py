@@ -1,4 +1,4 @@
-"""Environments of jumanji."""
+"""The adapter for jumanji."""
 
 import copy
 import dataclasses
@@ -18,31 +18,31 @@ from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.spaces import Box, Discrete, MultiDiscrete, Space
 
 _MOST_ACTIONS = 10_000
-"""The most combinations of several numbers that are numbered through."""
+"""Maximum number of combinations of several discrete actions to enumerate."""
 _SPECS = {"action_spec", "observation_spec", "reward_spec", "discount_spec"}
 _OTHER_MASK = "allowed"
 
 
 class Jumanji(Native):
-    """An environment of jumanji.
+    """A jumanji environment.
 
-    Observations are dicts of what jumanji's have as fields. Actions of several numbers whose mask is of
-    all their combinations, as in Minesweeper, are numbered through, so that the mask holds as it is. A
-    mask that is neither that nor one for each number stays a part of the observation, named `"allowed"`,
-    and restricts nothing.
+    Observations become dicts of the fields of jumanji's. If an action has several discrete parts and the
+    mask covers all their combinations, as in Minesweeper, the combinations are enumerated, so that the
+    mask applies. A mask that covers neither the combinations nor each part stays in the observation
+    under the name `"allowed"`, and restricts nothing.
 
-    Jumanji calls most ends terminations, that after `time_limit` steps as well. Here an episode that
-    ends in that step is cut. Where an environment has several rewards, they are added up.
+    Jumanji terminates most episodes, even at `time_limit`; here an episode that ends at that step is
+    truncated. Several rewards are summed.
     """
 
     def __init__(self, env: Any) -> None:
-        """Reads what the environment declares.
+        """Wraps an environment.
 
         Args:
             env: The environment.
 
         Raises:
-            TypeError: It is many environments at once, or has actions of another kind.
+            TypeError: `env` is a vectorised environment, or its kind of actions is not supported.
         """
         super().__init__(_without_wrappers(env))
         spec = self.env.action_spec
@@ -63,16 +63,16 @@ class Jumanji(Native):
             and ([mask.shape[1:]] * mask.shape[0] == [(n,) for n in space.nvec])
         )
         self.action_space = space
-        self.env = _as_new(self.env)
+        self.env = _without_cached_specs(self.env)
         self.observation_space = space_like(reset_shapes(self)[0])
 
     @classmethod
     def named(cls, name: str, **options: Any) -> Environment:
-        """Makes an environment of the suite.
+        """Makes an environment by name.
 
         Args:
             name: One of `names()`.
-            **options: Passed on to `jumanji.make`.
+            **options: Passed to `jumanji.make`.
 
         Returns:
             The environment.
@@ -90,7 +90,7 @@ class Jumanji(Native):
         return self._observation(first), TimedState(state, jnp.int32(0))
 
     def step(self, key: Key[Array, ""], state: TimedState, action: PyTree) -> Step:
-        """Takes one step; see `Environment`. jumanji's extras are the `info`."""
+        """Takes one step; see `Environment`. The `info` holds jumanji's extras."""
         if self._combined:
             action = jnp.stack(jnp.unravel_index(action, self._combined))
         action = jnp.asarray(action).astype(self._action_dtype)
@@ -109,13 +109,13 @@ class Jumanji(Native):
         )
 
     def render(self, state: TimedState) -> UInt8[np.ndarray, "height width 3"]:
-        """Draws a state by jumanji."""
+        """Draws a state with jumanji."""
         figures: list[Any] = []
         env = copy.copy(self.env)
         env._viewer = copy.copy(self.env._viewer)
         env._viewer._display = figures.append  # instead of showing a window
 
-        native = jax.tree.map(jnp.asarray, state.native)  # some viewers update them by `at`
+        native = jax.tree.map(jnp.asarray, state.native)  # some viewers update them with `at`
 
         def draw() -> Any:
             env.render(native)
@@ -127,7 +127,7 @@ class Jumanji(Native):
         return getattr(timestep.observation, ACTION_MASK, None)
 
     def _observation(self, timestep: PyTree) -> PyTree:
-        """An observation by names, with the mask as agents take it."""
+        """The observation as a dict, with the mask in the form that agents expect."""
         obs, mask = _by_name(timestep.observation), self._mask(timestep)
         if mask is None:
             return obs
@@ -144,10 +144,10 @@ def _jumanji() -> Any:
 
 
 def _without_wrappers(env: Any) -> Any:
-    """An environment without wrappers that reset.
+    """Removes autoreset wrappers.
 
     Raises:
-        TypeError: It is many environments at once.
+        TypeError: `env` is a vectorised environment.
     """
     wrappers = require("jumanji.wrappers", "jumanji")
     if isinstance(env, wrappers.VmapWrapper | wrappers.VmapAutoResetWrapper):
@@ -158,8 +158,8 @@ def _without_wrappers(env: Any) -> Any:
     return env.unwrapped if isinstance(env, wrappers.AutoResetWrapper) else env
 
 
-def _as_new(env: Any) -> Any:
-    """An environment without the specifications that it has kept, which compare, but have no hash."""
+def _without_cached_specs(env: Any) -> Any:
+    """Copies an environment without its cached specifications, which are not hashable."""
     env = copy.copy(env)
     for name in _SPECS & set(vars(env)):
         delattr(env, name)
@@ -172,10 +172,10 @@ def _limit(env: Any) -> int | None:
 
 
 def _space(spec: Any) -> Space:
-    """The space of a specification of actions.
+    """Converts an action specification to a space.
 
     Raises:
-        TypeError: Agents do not act in it.
+        TypeError: This kind of actions is not supported.
     """
     specs = require("jumanji.specs", "jumanji")
     if isinstance(spec, specs.DiscreteArray):
@@ -190,7 +190,7 @@ def _space(spec: Any) -> Space:
 
 
 def _by_name(obs: PyTree) -> PyTree:
-    """An observation of jumanji, with named tuples and dataclasses as dicts."""
+    """Converts named tuples and dataclasses in a jumanji observation to dicts."""
     if dataclasses.is_dataclass(obs):
         fields = {field.name: getattr(obs, field.name) for field in dataclasses.fields(obs)}
     elif hasattr(obs, "_asdict"):

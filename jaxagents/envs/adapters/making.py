@@ -1,4 +1,4 @@
-"""Environments made from names, and from anything that an agent takes."""
+"""Makes environments from names, and from anything else that an agent accepts."""
 
 import contextlib
 import importlib
@@ -26,20 +26,20 @@ _OF_OTHER_PACKAGES = (
 
 
 def as_environment(env: Any, params: PyTree = None) -> Environment:
-    """Makes an `Environment` from anything that an agent takes.
+    """Makes an `Environment` from anything that an agent accepts.
 
     Args:
-        env: An environment of gymnax or of another suite with an adapter, its name, any object with
-            `reset_env` and `step_env`, or an `Environment`, which is returned as it is.
-        params: Its parameters; `None` takes `env.default_params`, if there are any.
+        env: An environment of gymnax or another supported suite, its name, any object with `reset_env`
+            and `step_env`, or an `Environment`, which is returned unchanged.
+        params: The environment's parameters; `None` uses `env.default_params`, if there are any.
 
     Returns:
         The environment.
 
     Raises:
-        TypeError: It is none of these, its methods take other arguments than they are given, or it has
-            no parameters but is given some.
-        ValueError: There is no environment of that name.
+        TypeError: `env` is none of these, its methods have a wrong signature, or `params` is given for
+            an environment without separate parameters.
+        ValueError: No environment has that name.
     """
     if _is_environment(params):
         raise TypeError(
@@ -77,31 +77,31 @@ def as_environment(env: Any, params: PyTree = None) -> Environment:
 
 
 def _is_environment(x: Any) -> bool:
-    """Whether something is an environment rather than the parameters of one."""
+    """Whether an object is an environment rather than the parameters of one."""
     return isinstance(x, Environment) or hasattr(x, "reset_env") or adapter_of(x) is not None
 
 
 def make(name: str, **options: Any) -> Environment:
-    """Makes an environment by its name.
+    """Makes an environment by name.
 
     ```python
     agent = PPO(jaxagents.make("brax:ant"), None, config)
     ```
 
     Args:
-        name: Name of an environment of gymnax, such as `"CartPole-v1"`, or of a suite and one of its
-            environments, such as `"brax:ant"`. A package that registers environments with Gymnasium
-            comes between, as in `"gymnasium:ale_py:ALE/Pong-v5"`.
-        **options: Passed on to the suite, but for those that its adapter takes.
+        name: Name of a gymnax environment, such as `"CartPole-v1"`, or a suite and the name of one of
+            its environments, such as `"brax:ant"`. For a package that registers environments with
+            Gymnasium, put it in between, as in `"gymnasium:ale_py:ALE/Pong-v5"`.
+        **options: Options of the suite's adapter; others are passed to the suite.
 
     Returns:
-        The environment, which holds its parameters.
+        The environment, including its parameters.
 
     Raises:
-        TypeError: It is no name.
-        ValueError: There is no such environment; the error says which name is nearest.
-        ImportError: The suite, or what the environment needs, is not installed; the message says how to
-            install it.
+        TypeError: `name` is not a string.
+        ValueError: The environment does not exist; the message suggests the closest name.
+        ImportError: The suite, or a package that the environment needs, is not installed; the message
+            says how to install it.
     """
     if not isinstance(name, str):
         raise TypeError(f"make takes the name of an environment, such as 'brax:ant', got {name!r}.")
@@ -121,8 +121,8 @@ def make(name: str, **options: Any) -> Environment:
     return adapter.named(own_name, **options)
 
 
-class _Later(ModuleType):
-    """A module that is imported once something of it is used."""
+class _LazyModule(ModuleType):
+    """A module that is imported on first use."""
 
     def __getattr__(self, name: str) -> Any:
         if sys.modules.get(self.__name__) is self:
@@ -131,20 +131,20 @@ class _Later(ModuleType):
 
 
 def _import_gymnax() -> ModuleType:
-    """gymnax, which imports what it draws with once it draws: that takes most of its seconds."""
-    later = {name: _Later(name) for name in _DRAWS_WITH if name not in sys.modules}
-    sys.modules.update(later)
+    """Imports gymnax, but its drawing libraries, which take most of the time, only on use."""
+    lazy = {name: _LazyModule(name) for name in _DRAWS_WITH if name not in sys.modules}
+    sys.modules.update(lazy)
     try:
-        with contextlib.suppress(Exception):  # a release that uses them in its import
+        with contextlib.suppress(Exception):  # a release that uses them on import
             importlib.import_module("gymnax")
     finally:
-        for name in later:
+        for name in lazy:
             del sys.modules[name]
     return importlib.import_module("gymnax")
 
 
 def names_of(suite: str) -> list[str]:
-    """The names of a suite's environments, as `make` takes them.
+    """Lists the names of a suite's environments for `make`.
 
     Raises:
         ImportError: The suite is not installed; the message says how to install it.

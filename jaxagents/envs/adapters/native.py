@@ -1,4 +1,4 @@
-"""The base of the adapters of suites, and the choice of one."""
+"""The base class of suite adapters, and their lookup."""
 
 import abc
 import importlib
@@ -17,10 +17,10 @@ from jaxagents.envs.spaces import Box, Composite, Space
 
 
 class TimedState(NamedTuple):
-    """A state with the time, for suites that do not distinguish limits from other ends.
+    """A state with the time, for suites that do not tell truncation from termination.
 
     Attributes:
-        native: The state, as the suite has it.
+        native: The suite's own state.
         time: Number of steps taken in the episode.
     """
 
@@ -29,27 +29,27 @@ class TimedState(NamedTuple):
 
 
 class Native(Environment):
-    """An environment of a suite.
+    """Base class of adapters for the environments of a suite.
 
     Attributes:
-        env: The environment, as the suite made it, without wrappers that reset it by themselves.
-        takes_params: Whether environments of the suite have parameters beside them.
+        env: The suite's environment, without autoreset wrappers.
+        takes_params: Whether the suite's environments have separate parameters.
     """
 
     takes_params: ClassVar[bool] = False
 
     def __init__(self, env: Any) -> None:
-        """Holds an environment, as the suite made it."""
+        """Stores the suite's environment."""
         self.env = env
 
     @classmethod
     @abc.abstractmethod
     def named(cls, name: str, **options: Any) -> Environment:
-        """Makes an environment of the suite.
+        """Makes an environment by name.
 
         Args:
             name: One of `names()`.
-            **options: Passed on to the suite, but for the adapter's own options.
+            **options: Options of the adapter; others are passed to the suite.
 
         Returns:
             The environment.
@@ -72,7 +72,7 @@ class Native(Environment):
 
 
 def adapter_named(suite: str) -> type[Native]:
-    """The adapter of a suite, by the suite's name.
+    """Returns the adapter of a suite by the suite's name.
 
     Raises:
         ImportError: The suite is not installed; the message says how to install it.
@@ -83,7 +83,7 @@ def adapter_named(suite: str) -> type[Native]:
 
 
 def adapter_of(env: Any) -> type[Native] | None:
-    """The adapter of the suite that an object comes from; `None` if it comes from none of them."""
+    """Returns the adapter of the suite that an object comes from; `None` if there is none."""
     bases = {f"{base.__module__}.{base.__qualname__}" for base in type(env).__mro__}
     for name, suite in SUITES.items():
         if bases & set(suite.bases):
@@ -91,18 +91,18 @@ def adapter_of(env: Any) -> type[Native] | None:
     return None
 
 
-def copied(tree: PyTree) -> PyTree:
-    """The same pytree in new containers, for steps that write into the dicts that they are given."""
+def copy_containers(tree: PyTree) -> PyTree:
+    """Copies the containers of a pytree, for steps that write to dicts in their arguments."""
     return jax.tree.map(lambda x: x, tree)
 
 
 def flag(x: ArrayLike) -> Bool[Array, ""]:
-    """A flag that a suite gives in some other form, such as a float, as one boolean."""
+    """Converts a suite's flag, which may be a float, to one boolean."""
     return jnp.asarray(x).astype(bool).reshape(())
 
 
 def space_like(obs: PyTree) -> Space:
-    """A space of all observations of these shapes, for suites that declare none, or wrong ones."""
+    """A space of all observations of these shapes, for suites whose own is missing or wrong."""
     if isinstance(obs, Mapping):
         return Composite({name: space_like(part) for name, part in obs.items()})
     if isinstance(obs, tuple):
@@ -117,5 +117,5 @@ def space_like(obs: PyTree) -> Space:
 
 
 def reset_shapes(env: Environment) -> tuple[PyTree, PyTree]:
-    """The first observation and the state of an environment, as shapes."""
+    """The shapes of the first observation and the state of an environment."""
     return jax.eval_shape(env.reset, jax.random.key(0))

@@ -1,4 +1,4 @@
-"""Environments of navix."""
+"""The adapter for navix."""
 
 import dataclasses
 from typing import Any
@@ -9,16 +9,16 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree, UInt8
 
 from jaxagents.core.extras import require
-from jaxagents.envs.adapters.native import Native, copied, reset_shapes, space_like
+from jaxagents.envs.adapters.native import Native, copy_containers, reset_shapes, space_like
 from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.spaces import Discrete
 
 
 class Navix(Native):
-    """An environment of navix, whose `max_steps` is its limit."""
+    """A navix environment, whose `max_steps` is the time limit."""
 
     def __init__(self, env: Any) -> None:
-        """Reads what the environment declares.
+        """Wraps an environment.
 
         Args:
             env: The environment.
@@ -31,11 +31,11 @@ class Navix(Native):
 
     @classmethod
     def named(cls, name: str, **options: Any) -> Environment:
-        """Makes an environment of the suite.
+        """Makes an environment by name.
 
         Args:
             name: One of `names()`.
-            **options: Passed on to `navix.make`, such as `max_steps=200` or
+            **options: Passed to `navix.make`, such as `max_steps=200` or
                 `observation_fn=navix.observations.rgb`.
 
         Returns:
@@ -55,8 +55,8 @@ class Navix(Native):
 
     def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
         """Takes one step; see `Environment`."""
-        # env.step would compute a reset as well, for states that are over, which none is here.
-        timestep = self.env._step(copied(state), action)
+        # env.step would also compute a reset, for finished states, which do not occur here.
+        timestep = self.env._step(copy_containers(state), action)
         truncated, terminated = timestep.is_truncation(), timestep.is_termination()
         return Step(
             self._observation(timestep), timestep, timestep.reward, terminated, truncated, {}
@@ -68,7 +68,7 @@ class Navix(Native):
         return np.asarray(_navix().observations.rgb(state), np.uint8)
 
     def _observation(self, timestep: PyTree) -> Array:
-        """An observation, with kinds and colours as floats, which networks do not treat as pixels."""
+        """The observation, with kinds and colours as floats, so that networks do not scale them."""
         is_picture = self.env.observation_fn.__name__.startswith("rgb")
         return timestep.observation if is_picture else timestep.observation.astype(np.float32)
 
@@ -78,6 +78,6 @@ def _navix() -> Any:
 
 
 def _settings(env: Any) -> dict[str, Any]:
-    """The fields of an environment that are numbers or words."""
+    """The fields of an environment that are numbers or strings."""
     fields = {field.name: getattr(env, field.name) for field in dataclasses.fields(env)}
     return {name: x for name, x in fields.items() if isinstance(x, bool | int | float | str)}

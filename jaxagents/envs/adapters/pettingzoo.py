@@ -1,4 +1,4 @@
-"""The adapter of PettingZoo: parallel environments of several actors, which run on the host."""
+"""The adapter for PettingZoo: parallel multi-agent environments on the host."""
 
 import dataclasses
 import importlib
@@ -21,31 +21,31 @@ from jaxagents.envs.on_host.parallel import Actors, ParallelCopies
 
 MakeParallel = Callable[..., ParallelEnv]
 _PARTICLES = "mpe"
-"""The family of environments that `mpe2` has, which does not register them."""
+"""The family of environments from `mpe2`, which does not register them."""
 
 
 class PettingZoo(HostEnvironment, Native):
-    """A parallel environment of PettingZoo, in which agents of several actors train on the host.
+    """A PettingZoo parallel environment, for multi-agent training on the host.
 
     ```python
     env = pettingzoo.make("parallel", "butterfly/pistonball-v6")
     agent = IPPO(env, None, ippo.AgentConfig(n_envs=8))
     ```
 
-    Its possible agents are the actors, in their order. `actor_mask` says which of them are in the game:
-    steps of actors that leave early, or come in late, have no weight while they are away. An episode is
-    over once none is left; it was cut if one that played to the end was.
+    Its possible agents are the actors, in their order. `actor_mask` marks the actors that are playing:
+    steps of actors that leave early or join late are masked out while they are away. An episode is over
+    once no actor is left. It counts as truncated if an actor that played to the end was truncated.
 
-    Where observations are no boxes, or differ, they are flattened, and padded with zeros. Where numbers
-    of actions differ, actions that an actor does not have are masked; components of boxes are cut off.
-    An entry `"action_mask"`, of observations or infos, is heeded. `state()` is what
-    [`MAPPO`][jaxagents.mappo.MAPPO] shows to its critic.
+    Observations that are not identical boxes are flattened and padded with zeros. If numbers of actions
+    differ, actions that an actor does not have are masked; of continuous actions, extra components are
+    cut off. An entry `"action_mask"` in observations or infos applies.
+    [`MAPPO`][jaxagents.mappo.MAPPO] feeds `state()` to its critic.
 
-    An agent plays in `config.n_envs` copies, one stepped after another, in episodes with seeds of their
-    own, so that a run that is resumed goes on as if it had never been interrupted.
+    An agent plays in `config.n_envs` copies, stepped one after another. Each episode has its own seed,
+    so a resumed run continues as if it had never been interrupted.
 
     Attributes:
-        env: The environment, environments or function that was given.
+        env: The given environment, environments or function.
         agents: The possible agents.
     """
 
@@ -55,17 +55,17 @@ class PettingZoo(HostEnvironment, Native):
         *,
         eval_env: ParallelEnv | MakeParallel | None = None,
     ) -> None:
-        """Takes an environment; agents have more made of it.
+        """Wraps an environment, which agents copy.
 
         Args:
-            env: A parallel environment, which is copied by pickling it; a function that makes one; or as
+            env: A parallel environment, which is copied by pickling; a function that makes one; or as
                 many environments as an agent plays in.
-            eval_env: The environment of evaluations, if other than `env`.
+            eval_env: The environment for evaluations, if not `env`.
 
         Raises:
-            TypeError: An environment is something else, or its agents take turns (`AECEnv`), or they act
-                in spaces of several kinds.
-            ValueError: Actions or observations are such as no agent takes, or environments differ.
+            TypeError: `env` or `eval_env` is none of the above, its agents take turns (`AECEnv`), or
+                their action spaces are of different kinds.
+            ValueError: Actions or observations are not supported, or environments differ.
         """
         super().__init__(env)
         self._make = _maker_of(env)
@@ -101,7 +101,7 @@ class PettingZoo(HostEnvironment, Native):
         self.action_space = self._actors.action_space
         self.observation_space = self._actors.observation_space
         self.render_fps = metadata.get("render_fps", Native.render_fps)
-        # More are made with a render mode where there is a name; others are as they were made.
+        # Environments made by name get a render mode; others keep their own.
         is_named = isinstance(self._make_eval, _Recipe)
         own = (getattr(first, "render_mode", None),)
         modes = metadata.get("render_modes", ()) if is_named else own
@@ -109,11 +109,12 @@ class PettingZoo(HostEnvironment, Native):
 
     @classmethod
     def named(cls, name: str, **options: Any) -> "PettingZoo":
-        """Makes an environment that is registered with PettingZoo, or one of `mpe2`.
+        """Makes an environment registered with PettingZoo, or one from `mpe2`.
 
         Args:
-            name: Its name, such as `"butterfly/pistonball-v6"` or `"mpe/simple_spread-v3"`.
-            **options: Passed on to what makes it.
+            name: Name of the environment, such as `"butterfly/pistonball-v6"` or
+                `"mpe/simple_spread-v3"`.
+            **options: Passed to its constructor.
 
         Returns:
             The environment.
@@ -122,21 +123,21 @@ class PettingZoo(HostEnvironment, Native):
 
     @classmethod
     def names(cls) -> list[str]:
-        """The names of all parallel environments that are registered, and of the ones of `mpe2`."""
+        """The names of all registered parallel environments, and of those in `mpe2`."""
         modules = []
         if importlib.util.find_spec("mpe2") is not None:
             modules = importlib.import_module("mpe2.all_modules").mpe_environments
         return sorted([*pettingzoo.parallel_registry, *(x.replace("_v", "-v") for x in modules)])
 
     def critic_state(self, state: PyTree) -> PyTree:
-        """Zeros like the result of `state()`; `None` if there is nothing."""
+        """Zeros shaped like the result of `state()`; `None` if there is none."""
         return jax.tree.map(jnp.asarray, self._actors.state)
 
     def _why_no_more(self, evaluated: bool) -> str:
         return f"{self.name} cannot be copied by pickling it"
 
     def _given_copies(self, n_envs: int, terms: Terms) -> ParallelCopies | None:
-        """The environments that were given; see `HostEnvironment`."""
+        """The given environments; see `HostEnvironment`."""
         if len(self._given) != n_envs:
             return None
         return ParallelCopies(self._given, self._actors, terms, self._given[0].unwrapped)
@@ -150,12 +151,12 @@ class PettingZoo(HostEnvironment, Native):
         return ParallelCopies([make(**options) for _ in range(n_envs)], self._actors, terms)
 
 
-# Making more environments like one that is given.
+# Making copies of a given environment.
 
 
 @dataclasses.dataclass(frozen=True)
 class _Recipe:
-    """Makes an environment by its name, with options for the function that makes it."""
+    """Makes an environment by name, with options."""
 
     name: str
     options: dict[str, Any]
@@ -176,7 +177,7 @@ class _Recipe:
 
 
 def _maker_of(env: object) -> MakeParallel | None:
-    """A function that makes environments like the given ones, or is given; `None` if there is none."""
+    """Returns a function that makes such environments; `None` if there is none."""
     if isinstance(env, Sequence) and not isinstance(env, str) and env:
         for each in env:
             _check_parallel(each)
@@ -194,7 +195,7 @@ def _made_by(make: MakeParallel | None) -> ParallelEnv:
 
 
 def _identity_of(env: object, make: MakeParallel | None) -> Hashable:
-    """The bytes that an environment was pickled to, or itself."""
+    """The pickled bytes of an environment, or the environment itself."""
     if isinstance(make, PickledEnvironment) and isinstance(env, ParallelEnv):
         return make.pickled
     return tuple(env) if isinstance(env, Sequence) else cast(Hashable, env)

@@ -1,4 +1,4 @@
-"""Environments of pgx."""
+"""The adapter for pgx."""
 
 import copy
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from jaxagents.envs.environment import Environment, Step
 from jaxagents.envs.spaces import Discrete
 
 Opponent = Callable[[Key[Array, ""], PyTree, Bool[Array, " n_actions"]], Int[Array, ""]]
-"""Chooses the action of another player: of a random key, what it observes, and the actions allowed."""
+"""Chooses another player's action, given a random key, its observation and the allowed actions."""
 
 _OURS = 0
 
@@ -22,32 +22,32 @@ _OURS = 0
 def random_opponent(
     key: Key[Array, ""], obs: PyTree, allowed: Bool[Array, " n_actions"]
 ) -> Int[Array, ""]:
-    """Plays at random.
+    """Chooses uniformly among the allowed actions.
 
     Args:
         key: Random key.
-        obs: What the player observes.
-        allowed: Which actions are allowed.
+        obs: The player's observation.
+        allowed: Whether each action is allowed.
 
     Returns:
-        One of them.
+        The action.
     """
     return jax.random.categorical(key, jnp.where(allowed, 0.0, -jnp.inf))
 
 
 class Pgx(Native):
-    """A game of pgx in which the agent is one player.
+    """A pgx game in which the agent is one of the players.
 
-    A step takes the agent's action, and then the other players', until it is the agent's turn
-    again or the game is over; rewards on the way are added up. Who begins is drawn for each game, as pgx
-    does. In games of one player nobody else is asked.
+    A step takes the agent's action and then the other players', until it is the agent's turn again or
+    the game is over; rewards along the way are summed. pgx draws who begins each game. Games of one
+    player have no opponent.
 
     Attributes:
         opponent: Chooses the actions of all other players.
     """
 
     def __init__(self, env: Any, opponent: Opponent = random_opponent) -> None:
-        """Reads what the game declares.
+        """Wraps a game.
 
         Args:
             env: The game.
@@ -61,12 +61,12 @@ class Pgx(Native):
 
     @classmethod
     def named(cls, name: str, opponent: Opponent = random_opponent, **options: Any) -> Environment:
-        """Makes an environment of the suite.
+        """Makes a game by name.
 
         Args:
             name: One of `names()`.
             opponent: Chooses the actions of all other players.
-            **options: Passed on to `pgx.make`.
+            **options: Passed to `pgx.make`.
 
         Returns:
             The environment.
@@ -80,21 +80,21 @@ class Pgx(Native):
 
     @property
     def name(self) -> str:
-        """The name that pgx has for it."""
+        """The game's name in pgx."""
         return self.env.id
 
     def against(self, opponent: Opponent) -> "Pgx":
-        """The same game with another opponent.
+        """Returns the same game against another opponent.
 
         Args:
-            opponent: Chooses the actions of all other players. Inside of a compiled program it may read
-                traced arrays, such as the parameters of a policy.
+            opponent: Chooses the actions of all other players. Inside a compiled program it may read
+                traced arrays, such as policy parameters.
 
         Returns:
             The game.
 
         Raises:
-            ValueError: It is a game of one player.
+            ValueError: The game has only one player.
         """
         if self.opponent is None:
             raise ValueError(f"{self.name} has one player, and so no opponent to replace.")
@@ -103,27 +103,27 @@ class Pgx(Native):
         return twin
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
-        """Starts a game, in which the others may have moved first; see `Environment`."""
+        """Starts a game, in which the others may move first; see `Environment`."""
         ours, theirs = jax.random.split(key)
         state, _ = self._until_our_turn(theirs, self.env.init(ours))
         return self._observation(state), state
 
     def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> Step:
-        """Takes one step of the agent, and the others' steps up to its next one; see `Environment`."""
+        """Plays the agent's move and the others' moves up to its next turn; see `Environment`."""
         ours, theirs = jax.random.split(key)
         over, last = jnp.logical_or(state.terminated, state.truncated), state.rewards[_OURS]
         state = self.env.step(state, action, ours)
         state, reward = self._until_our_turn(theirs, state)
-        # A game that the others ended before our first turn pays in the first step, which does nothing.
+        # If the others ended the game before our first turn, the first step, a no-op, gives the reward.
         reward = jnp.where(over, last, reward)
         return Step(self._observation(state), state, reward, state.terminated, state.truncated, {})
 
     def action_mask(self, state: PyTree) -> Bool[Array, " n_actions"]:
-        """Which actions the rules allow; see `Environment`."""
+        """The legal actions; see `Environment`."""
         return state.legal_action_mask
 
     def _until_our_turn(self, key: Key[Array, ""], state: PyTree) -> tuple[PyTree, Array]:
-        """Lets the others move; also adds up the agent's rewards for that and for what came before."""
+        """Lets the others move; returns the state and the agent's summed rewards."""
         if self.opponent is None:
             return state, state.rewards[_OURS]
         opponent = self.opponent
@@ -143,8 +143,8 @@ class Pgx(Native):
         return turn[1], turn[2]
 
     def _observation(self, state: PyTree) -> PyTree:
-        """The agent's view, also of a game that ended on another player's turn."""
-        # The method that games define. `observe` is of the current player, or warns.
+        """The agent's view, even if the game ended on another player's turn."""
+        # The method that games define: `observe` shows the current player's view, or warns.
         return self.env._observe(state, jnp.int32(_OURS))
 
 

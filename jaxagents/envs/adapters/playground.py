@@ -1,4 +1,4 @@
-"""Environments of MuJoCo Playground, and others in MJX that inherit from its class."""
+"""The adapter for MuJoCo Playground and other subclasses of its `MjxEnv`."""
 
 from typing import Any
 
@@ -11,21 +11,21 @@ from jaxagents.envs.environment import Environment
 
 
 class Playground(Brax):
-    """An environment of MuJoCo Playground, or one of your own that inherits from its `MjxEnv`.
+    """A MuJoCo Playground environment, or your own subclass of its `MjxEnv`.
 
-    Steps are as in brax, and actions are numbers from -1 to 1. `max_steps` is the environment's own
+    Steps work as in brax, and actions lie between -1 and 1. `max_steps` is the environment's
     `episode_length`, if its configuration has one.
     """
 
     def __init__(self, env: Any, max_steps: int | None = None) -> None:
-        """Reads what the environment declares.
+        """Wraps an environment.
 
         Args:
             env: The environment.
-            max_steps: Longest episode, in steps; `None` takes the limit of the configuration.
+            max_steps: Time limit, in steps; `None` uses the limit of the configuration.
 
         Raises:
-            TypeError: It simulates with warp.
+            TypeError: The environment simulates with warp.
         """
         if env._config.get("impl") == "warp":
             raise TypeError(
@@ -37,12 +37,12 @@ class Playground(Brax):
 
     @classmethod
     def named(cls, name: str, episode_length: int | None = None, **options: Any) -> Environment:
-        """Makes an environment of the suite.
+        """Makes an environment by name.
 
         Args:
             name: One of `names()`.
-            episode_length: Longest episode, in steps; `None` takes the limit of its configuration.
-            **options: Passed on to `mujoco_playground.registry.load`, such as
+            episode_length: Time limit, in steps; `None` uses the limit of the configuration.
+            **options: Passed to `mujoco_playground.registry.load`, such as
                 `config_overrides={"sim_dt": 0.01}`, to which `"impl": "jax"` is added.
 
         Returns:
@@ -59,7 +59,7 @@ class Playground(Brax):
         return list(_registry().ALL_ENVS)
 
     def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
-        """Draws a state by MuJoCo."""
+        """Draws a state with MuJoCo."""
         return self.env.render([state])[0]
 
 

@@ -1,4 +1,4 @@
-"""Environments of xminigrid."""
+"""The adapter for xminigrid."""
 
 from typing import Any
 
@@ -16,20 +16,20 @@ _N_LAYERS = 2
 
 
 class XMiniGrid(Native):
-    """An environment of xminigrid and its parameters, whose `max_steps` is its limit.
+    """An xminigrid environment with its parameters, whose `max_steps` is the time limit.
 
-    In XLand the task is the environment's ruleset: wrappers of xminigrid that change it are kept, those
-    that reset are taken off.
+    In XLand the task is the environment's ruleset. Wrappers that change it are kept, autoreset wrappers
+    are removed.
     """
 
     takes_params = True
 
     def __init__(self, env: Any, params: PyTree = None) -> None:
-        """Reads what the environment declares.
+        """Wraps an environment.
 
         Args:
             env: The environment.
-            params: Its parameters; `None` takes `env.default_params()`.
+            params: Its parameters; `None` uses `env.default_params()`.
         """
         wrappers = require("xminigrid.wrappers", "xminigrid")
         while isinstance(env, wrappers.GymAutoResetWrapper | wrappers.DmEnvAutoResetWrapper):
@@ -42,11 +42,11 @@ class XMiniGrid(Native):
 
     @classmethod
     def named(cls, name: str, **options: Any) -> Environment:
-        """Makes an environment of the suite.
+        """Makes an environment by name.
 
         Args:
             name: One of `names()`.
-            **options: Parameters other than the default ones, such as `view_size=5`.
+            **options: Parameters that override the defaults, such as `view_size=5`.
 
         Returns:
             The environment.
@@ -82,7 +82,7 @@ class XMiniGrid(Native):
         return np.asarray(self.env.render(params, state), np.uint8)
 
     def _observation(self, timestep: PyTree) -> PyTree:
-        """An observation, with kinds and colours as floats, which networks do not treat as pixels."""
+        """The observation, with kinds and colours as floats, so that networks do not scale them."""
         return jax.tree.map(
             lambda x: x.astype(np.float32) if x.shape[-1:] == (_N_LAYERS,) else x,
             timestep.observation,

@@ -1,1 +1,1 @@
-"""Environments that live on the host: Gymnasium's, one or a vector of them, and PettingZoo's."""
+"""Environments stepped on the host: those of Gymnasium, vectorised or not, and PettingZoo."""

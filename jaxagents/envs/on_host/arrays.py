@@ -1,4 +1,4 @@
-"""Observations and actions of Gymnasium spaces, as arrays that JAX takes."""
+"""Conversion of Gymnasium observations and actions to arrays for JAX."""
 
 from collections.abc import Mapping
 
@@ -24,14 +24,14 @@ _IMAGE_NDIM = 3
 
 
 def as_observation(observation: PyTree) -> PyTree:
-    """A copy of an observation, as learners are handed it.
+    """Copies an observation and converts it for learners.
 
-    Bytes stay bytes, and images of other integers (three axes or more) stay integers, as JAX takes
-    them: encoders take integers to be in 0..255, and real numbers in 0..1. All else is cast to single
-    precision.
+    Bytes stay bytes, and images of other integers (three axes or more) stay integers of a dtype that JAX
+    supports: encoders expect integers in 0..255 and real numbers in 0..1. Everything else is cast to
+    single precision.
 
     Args:
-        observation: A number or an array, or a dict of them that may be nested.
+        observation: A number, an array, or a possibly nested dict of these.
 
     Returns:
         The copy.
@@ -46,14 +46,14 @@ def as_observation(observation: PyTree) -> PyTree:
 
 
 def in_types_of(example: PyTree, observation: PyTree) -> PyTree:
-    """An observation with the entries of an example, and real numbers wherever that has them.
+    """Casts an observation to the entries and dtypes of an example.
 
-    Encoders tell numbers in 0..255 from those in 0..1 by their type, which must not be another one where
-    an environment returns integers although its space is of real numbers.
+    Encoders tell 0..255 from 0..1 by the dtype, which would be wrong if an environment returned integers
+    from a space of real numbers.
 
     Args:
-        example: What `example_observation` gives.
-        observation: What `as_observation` gives.
+        example: An observation from `example_observation`.
+        observation: An observation from `as_observation`.
 
     Returns:
         The observation; arrays that cannot be cast stay as they are.
@@ -65,16 +65,16 @@ def in_types_of(example: PyTree, observation: PyTree) -> PyTree:
 
 
 def example_observation(space: spaces.Space) -> PyTree:
-    """An observation of zeros.
+    """Returns an observation of zeros.
 
     Args:
-        space: The space of observations.
+        space: The observation space.
 
     Returns:
-        The observation, as `as_observation` gives it.
+        The observation, converted by `as_observation`.
 
     Raises:
-        ValueError: Observations are neither arrays nor dicts of them.
+        ValueError: Observations are neither arrays nor dicts of arrays.
     """
     if isinstance(space, spaces.Dict):
         return {name: example_observation(part) for name, part in space.spaces.items()}
@@ -87,19 +87,19 @@ def example_observation(space: spaces.Space) -> PyTree:
 
 
 def example_seen(space: spaces.Space) -> PyTree:
-    """An observation of zeros, as agents see it.
+    """Returns an observation of zeros, as agents see it.
 
-    Categories are whole numbers, which networks see as one-hot vectors. Where observations are dicts, an
-    entry `"action_mask"` says which actions are allowed, whatever its type.
+    Categories are integers, which networks see as one-hot vectors. In dicts, an entry `"action_mask"` is
+    boolean, whatever its declared dtype.
 
     Args:
-        space: The space of observations.
+        space: The observation space.
 
     Returns:
         The observation.
 
     Raises:
-        ValueError: Observations are neither arrays nor dicts of them.
+        ValueError: Observations are neither arrays nor dicts of arrays.
     """
     own = own_space(space)
     if isinstance(own, Discrete | MultiDiscrete):
@@ -113,14 +113,14 @@ def example_seen(space: spaces.Space) -> PyTree:
 
 
 def own_space(space: spaces.Space) -> Space:
-    """A space of Gymnasium as one of ours, which are values without generators of random numbers.
+    """Converts a Gymnasium space to one of ours, which have no random generator.
 
     Args:
         space: The space.
 
     Returns:
-        The space. Integers that start later have values from 0 as well, which never occur; if they start
-            earlier, or are of another kind of space, it is a box without bounds.
+        The space. Integers that start above 0 get the values from 0 on too, which never occur. If they
+            start below 0, or for other kinds of spaces, it is an unbounded box.
     """
     if isinstance(space, spaces.Dict):
         return Composite({name: own_space(part) for name, part in space.spaces.items()})
@@ -136,13 +136,13 @@ def own_space(space: spaces.Space) -> Space:
 
 
 def example_action(space: Space) -> PyTree:
-    """An action of zeros, as agents give it.
+    """Returns an action of zeros, as agents choose them.
 
     Args:
-        space: The space of actions, of Gymnasium or one of ours.
+        space: The action space, from Gymnasium or one of ours.
 
     Returns:
-        The action, a dict or tuple if the space is one of such.
+        The action, a dict or tuple for a composite space.
     """
     return map_spaces(
         lambda part: np.zeros(part.shape, np.float32 if is_box(part) else np.int32), space
@@ -153,10 +153,10 @@ def check_action_space(space: spaces.Space) -> None:
     """Raises unless agents can act in a space.
 
     Args:
-        space: The space of actions.
+        space: The action space.
 
     Raises:
-        ValueError: It, or a part of it, is neither a box of real numbers nor 0, 1, 2, ...
+        ValueError: The space, or a part of it, is neither a box of real numbers nor discrete from 0 on.
     """
     check_starts_at_0(space, "Actions", "shift them with gymnasium.wrappers.TransformAction")
     for part in leaves(space):

@@ -1,4 +1,4 @@
-"""Copies of an environment that a user made, and may have changed since."""
+"""Copying of environments that a user made, and may have modified since."""
 
 import contextlib
 import copyreg
@@ -23,21 +23,22 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _OPAQUE = (type, FunctionType, MethodType, ModuleType)
 _POINTERS = r"client(_?id)?$|socket$"
 _ELSEWHERE = re.compile(_POINTERS, re.IGNORECASE)
-"""Names of attributes that may point to a simulation elsewhere, which pickled copies would share."""
+"""Names of attributes that may point to an external simulation, which pickled copies would share."""
 _NOT_COMPARED = re.compile(
     r"spec$|metadata$|_np_random|_ezpickle_|^render_mode$|^isopen$|^checked_|^close_called$|"
     rf"^episode_(count|start_time)$|(return|length|time)_queue$|{_POINTERS}",
     re.IGNORECASE,
 )
-"""Names of attributes that say nothing about how an environment behaves, or not by their values; some
-are of Gymnasium's wrappers, which count what was played."""
+"""Names of attributes that do not tell how an environment behaves. Some belong to Gymnasium's wrappers,
+which record what was played."""
 
 
 class Copier(NamedTuple):
     """A way to copy an environment.
 
     Attributes:
-        make: Makes a copy that opens no window; `render_mode` has it draw. `None` if there is no way.
+        make: Makes a copy that opens no window, with an optional `render_mode`; `None` if the
+            environment cannot be copied.
         differing: Names of the attributes in which copies differ from the environment.
     """
 
@@ -46,28 +47,28 @@ class Copier(NamedTuple):
 
     @property
     def is_equal(self) -> bool:
-        """Whether it makes equal copies."""
+        """Whether copies equal the environment."""
         return self.make is not None and not self.differing
 
 
 class PickledEnvironment(NamedTuple):
-    """Makes copies of an environment from what it was pickled to."""
+    """Makes copies of an environment from its pickled bytes."""
 
     pickled: bytes
 
     def __call__(self, render_mode: str | None = None) -> Any:
-        """A copy."""
-        return _drawing(pickle.loads(self.pickled), render_mode)
+        """Makes a copy."""
+        return _with_render_mode(pickle.loads(self.pickled), render_mode)
 
 
 class _ByAttributes(cloudpickle.Pickler):
-    """Pickles environments by what they hold, also where they would be made anew from arguments."""
+    """Pickles environments by their attributes, even `EzPickle` ones, which pickle their arguments."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, EzPickle):
             return copyreg.__newobj__, (type(obj),), vars(obj), None, None, _set_attributes  # pyright: ignore
         if type(obj).__module__.partition(".")[0] == "pygame":
-            return type(None), ()  # windows and surfaces, which are made when something is drawn
+            return type(None), ()  # windows and surfaces are created on drawing
         return super().reducer_override(obj)
 
 
@@ -76,18 +77,18 @@ def _set_attributes(x: Any, attributes: dict[str, Any]) -> None:
 
 
 def copier_of(env: Any, from_specification: MakeCopy | None = None) -> Copier:
-    """The way to copy an environment whose copies differ least from it.
+    """Finds the way of copying an environment whose copies differ least from it.
 
-    A copy is made from the specification, from constructor arguments, or from all that the environment
-    holds: the first of them that is equal in every attribute that can be compared. If none is, both are
-    reset with one seed and compared again, since the environment may have been played in.
+    A copy can come from the specification, from constructor arguments, or from the attributes: the first
+    that is equal in every comparable attribute wins. If none is, both are reset with the same seed and
+    compared again, since the environment may have been played.
 
     Args:
-        env: The environment, of Gymnasium or PettingZoo.
-        from_specification: Makes one from its specification, if it has one.
+        env: The Gymnasium or PettingZoo environment.
+        from_specification: Makes an environment from the specification, if there is one.
 
     Returns:
-        The way.
+        The way to copy it.
     """
     makers, best = [], Copier(None, [])
     for make in _makers(env, from_specification):
@@ -109,13 +110,13 @@ def _makers(env: Any, from_specification: MakeCopy | None) -> Iterator[MakeCopy]
         file = io.BytesIO()
         try:
             pickler(file).dump(env)
-        except Exception:  # of as many kinds as there are things in environments
+        except Exception:  # environments can hold anything, which can raise anything
             continue
         yield PickledEnvironment(file.getvalue())
 
 
 def _better(best: Copier, make: MakeCopy, env: Any, resets: bool = False) -> Copier:
-    """The better way of two to copy an environment."""
+    """The better of two ways to copy an environment."""
     try:
         made = make()
         if resets:
@@ -131,7 +132,7 @@ def _better(best: Copier, make: MakeCopy, env: Any, resets: bool = False) -> Cop
 def copier_or_warning(
     env: Any, name: str, adapter: str, from_specification: MakeCopy | None = None
 ) -> MakeCopy | None:
-    """Makes copies of an environment; warns if they differ from it; `None` if there can be none."""
+    """Returns how to copy an environment, `None` if impossible; warns if copies differ from it."""
     make, differing = copier_of(env, from_specification)
     if differing:
         warnings.warn(
@@ -143,8 +144,8 @@ def copier_or_warning(
     return make
 
 
-def _drawing(env: Any, render_mode: str | None) -> Any:
-    """An environment that draws in some mode, and opens no window."""
+def _with_render_mode(env: Any, render_mode: str | None) -> Any:
+    """Sets the render mode of an environment, which then opens no window."""
     outer = env = without_windows(env)
     while isinstance(outer, gymnasium.Wrapper):
         outer.env = without_windows(outer.env)
@@ -154,14 +155,14 @@ def _drawing(env: Any, render_mode: str | None) -> Any:
     return env
 
 
-# Comparing.
+# Comparison.
 
 
 def differences(env: Any, other: Any) -> list[str]:
-    """The names of the attributes in which two environments differ, such as `"PendulumEnv.g"`.
+    """Names of the attributes in which two environments differ, such as `"PendulumEnv.g"`.
 
-    Numbers, strings, arrays, spaces, models of MuJoCo, and containers and objects of them are compared;
-    random generators, functions and whatever draws are not.
+    Numbers, strings, arrays, spaces, MuJoCo models, and containers and objects of these are compared;
+    random generators, functions and renderers are not.
     """
     todo: list[tuple[Any, Any, str]] = [(env, other, "")]
     found: dict[str, None] = {}
@@ -176,20 +177,20 @@ def differences(env: Any, other: Any) -> list[str]:
             seen.add(id(x))
             todo += parts
         else:
-            with contextlib.suppress(Exception):  # what cannot be compared
+            with contextlib.suppress(Exception):  # for values that cannot be compared
                 found |= {name: None} if _differ(x, y) else {}
     return sorted(found)
 
 
 def without_windows(env: Any) -> Any:
-    """An environment without the outermost wrappers that show it in a window."""
+    """Removes the outermost wrappers that show an environment in a window."""
     while isinstance(env, HumanRendering):
         env = env.env
     return env
 
 
 def _parts(x: Any, y: Any, name: str) -> list[tuple[Any, Any, str]] | None:
-    """The parts of two like objects or containers, with the names of what holds them."""
+    """Pairs of parts of two similar objects or containers, with the name of each; `None` for values."""
     if isinstance(x, Mapping) and isinstance(y, Mapping) and x.keys() == y.keys():
         return [(x[key], y[key], name) for key in x]
     if _is_sequence(x) and _is_sequence(y) and len(x) == len(y):
@@ -204,7 +205,7 @@ def _parts(x: Any, y: Any, name: str) -> list[tuple[Any, Any, str]] | None:
 
 
 def _differ(x: Any, y: Any) -> bool:
-    """Whether two values differ; those that cannot be compared, such as windows, do not."""
+    """Whether two values differ; values that cannot be compared, such as windows, do not."""
     if type(x).__name__ == type(y).__name__ == "MjModel":
         return pickle.dumps(x) != pickle.dumps(y)
     if not (_is_value(x) and _is_value(y)):
@@ -219,7 +220,7 @@ def _differ(x: Any, y: Any) -> bool:
 
 
 def _is_value(x: Any) -> bool:
-    """Whether something can be compared."""
+    """Whether an object can be compared by value."""
     if isinstance(x, (*_PLAIN, spaces.Space)):
         return True
     if _is_array(x):
@@ -244,7 +245,7 @@ def _is_object(x: Any) -> bool:
 
 
 def state_of(env: Any) -> list[bytes]:
-    """The state of an environment, as far as it can be seen, to tell whether somebody played in it."""
+    """The visible state of an environment, to detect whether someone else has played in it."""
     held = [x for name, x in _attributes(env) if not _NOT_COMPARED.search(name)]
     values = [x for x in held if _is_value(x) and not isinstance(x, spaces.Space)]
     generators = [x for _, x in _attributes(env) if isinstance(x, np.random.Generator)]
@@ -252,7 +253,7 @@ def state_of(env: Any) -> list[bytes]:
 
 
 def _attributes(env: Any) -> Iterator[tuple[str, Any]]:
-    """The attributes of an environment and of the objects that it holds."""
+    """Yields the attributes of an environment and of the objects inside it."""
     todo, seen = [env], set()
     while todo:
         x = todo.pop()

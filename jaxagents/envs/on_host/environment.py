@@ -1,4 +1,4 @@
-"""Environments that are stepped on the host: compiled programs know their shapes alone."""
+"""Environments stepped on the host; compiled programs only know their shapes."""
 
 import abc
 import contextlib
@@ -16,17 +16,17 @@ from jaxagents.envs.episodes import InfoNames
 from jaxagents.envs.on_host.episodes import Copies, HostEpisodes, Played, check_distinct
 
 LONGEST_KEPT = 10_000
-"""The most actions that are kept of an episode, to be taken again on resuming, if not as many as an
-environment's specification allows."""
+"""Maximum number of an episode's actions to record for replay on resuming, unless the environment's
+specification sets a time limit."""
 
 
 class HostState(NamedTuple):
-    """A record of an episode, enough to play it again as far as it was.
+    """A record of an episode, sufficient to replay it.
 
     Attributes:
         seed: Seed of all episodes of the environment.
         number: Number of the episode.
-        actions: The actions taken in it so far, and zeros where others will follow.
+        actions: The actions taken so far, padded with zeros.
     """
 
     seed: UInt32[Array | np.ndarray, "*environments"]
@@ -35,12 +35,12 @@ class HostState(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """How an agent has episodes played.
+    """An agent's settings for playing episodes.
 
     Attributes:
-        max_steps: Longest episode, in steps.
-        shows_critic_state: Whether observations hold the input of a centralised critic.
-        info_names: Names of the entries of infos that are kept.
+        max_steps: Time limit, in steps.
+        shows_critic_state: Whether observations include the input of a centralised critic.
+        info_names: Names of the info entries to keep.
         terminate_at_limits: Whether truncated episodes count as terminated.
     """
 
@@ -51,7 +51,7 @@ class Terms(NamedTuple):
 
 
 class _MadeCopies:
-    """The copies of an environment that one agent plays in, be they in use or not."""
+    """All copies of an environment that one agent plays in, in use or not."""
 
     def __init__(self) -> None:
         self._made: list[tuple[tuple[str, int, Terms], HostEpisodes]] = []
@@ -71,16 +71,16 @@ class _MadeCopies:
 
 
 class HostEnvironment(Environment):
-    """An environment that is stepped on the host, outside of compiled programs.
+    """An environment that is stepped on the host, outside compiled programs.
 
-    Agents collect their experience in many copies of it, and learn from it in the programs that they
-    have for compiled environments. Two of them are equal if `identity` is.
+    Agents collect experience in many copies of it, and learn from it with the same programs as for
+    compiled environments. Two environments are equal if their `identity` is.
     """
 
     on_host = True
 
     def __init__(self, env: Any) -> None:
-        """Holds an environment, or anything else that a user made; adapters set the rest."""
+        """Stores an environment, or whatever else the user passed; adapters set the rest."""
         self.env = env
         self._copies = _MadeCopies()
         self._all_copies = weakref.WeakSet([self._copies])
@@ -89,18 +89,18 @@ class HostEnvironment(Environment):
         self._example: tuple[PyTree, PyTree] = (), ()
         self._draws = False
         self._n_kept = LONGEST_KEPT
-        self._n_given: int | None = None  # where several were given to be played in
+        self._n_given: int | None = None  # if several environments were passed
         self._make: Callable[..., Any] | None = None
         self._make_eval: Callable[..., Any] | None = None
 
     @property
     def identity(self) -> Hashable:
-        """A value that tells it apart from others, such as a specification of the environment."""
+        """A value that identifies the environment, such as its specification."""
         return self._identity
 
     @property
     def name(self) -> str:
-        """The name under which the environment is registered, or that it gives itself."""
+        """The environment's registered name, or its own."""
         return self._name
 
     @property
@@ -110,23 +110,23 @@ class HostEnvironment(Environment):
 
     @property
     def plays_again(self) -> bool:
-        """Whether episodes have seeds of their own, so that they can be played again."""
+        """Whether each episode has its own seed, so that it can be replayed."""
         return True
 
     @property
     def can_draw(self) -> bool:
-        """Whether videos can be made."""
+        """Whether the environment can make videos."""
         return self._draws
 
     def check(self, n_envs: int | None, evaluates: bool) -> None:
-        """Raises unless an agent can play in so many copies, and be evaluated if it is to be.
+        """Raises unless there can be enough copies for an agent.
 
         Args:
             n_envs: Number of copies; `None` for an agent that does not play while it learns.
-            evaluates: Whether the agent is evaluated.
+            evaluates: Whether the agent also needs copies for evaluation.
 
         Raises:
-            ValueError: It cannot.
+            ValueError: The environment cannot be copied, or the number of given environments differs.
         """
         kind, n_given = type(self).__name__, self._n_given
         if None not in (n_envs, n_given) and n_given != n_envs:
@@ -154,18 +154,18 @@ class HostEnvironment(Environment):
 
     @abc.abstractmethod
     def _why_no_more(self, evaluated: bool) -> str | None:
-        """Why no more can be made of the environment, or of `eval_env`: the beginning of a sentence."""
+        """Why the environment, or `eval_env`, cannot be copied: the beginning of a sentence."""
 
     @abc.abstractmethod
     def _given_copies(self, n_envs: int, terms: Terms) -> Copies | None:
-        """The environments that were given, to be trained in; `None` if others have to be made."""
+        """The given environments, for training; `None` if copies are needed."""
 
     @abc.abstractmethod
     def _more_copies(self, purpose: str, n_envs: int, terms: Terms) -> Copies:
-        """Makes copies of it; see `playing`."""
+        """Makes copies; see `playing`."""
 
     def for_agent(self) -> "HostEnvironment":
-        """The same environment, for an agent that shares no copies of it with others."""
+        """Returns the same environment for an agent with its own copies."""
         twin, copies = object.__new__(type(self)), _MadeCopies()
         vars(twin).update(vars(self), _copies=copies, _all_copies=weakref.WeakSet([copies]))
         self._all_copies.add(copies)
@@ -175,22 +175,22 @@ class HostEnvironment(Environment):
     def playing(
         self, purpose: str, n_envs: int, terms: Terms, played: Played | None = None
     ) -> Iterator[HostEpisodes]:
-        """Copies of it in which nobody else plays meanwhile.
+        """Reserves copies of the environment within a context.
 
         Args:
-            purpose: `"training"`, where possible in what was given; `"evaluation"`; or `"film"`, which
-                makes new copies that draw.
+            purpose: `"training"`, which uses the given environments if possible; `"evaluation"`; or
+                `"film"`, which makes new copies that draw.
             n_envs: Number of copies.
-            terms: How they are played.
-            played: The episodes to go on with; copies that are there already are preferred.
+            terms: How to play them.
+            played: The episodes to continue; copies that are already at that point are preferred.
 
         Yields:
-            The episodes in them. The copies stay as they are until they are asked for again.
+            The episodes in the copies, which keep their state until they are reserved again.
 
         Raises:
-            ValueError: An environment would be played in twice at once.
+            ValueError: An environment is already in use.
         """
-        episodes = self._taken(purpose, n_envs, terms, played)
+        episodes = self._acquire(purpose, n_envs, terms, played)
         try:
             yield episodes
         finally:
@@ -198,7 +198,7 @@ class HostEnvironment(Environment):
             if purpose == "film":
                 episodes.close()
 
-    def _taken(
+    def _acquire(
         self, purpose: str, n_envs: int, terms: Terms, played: Played | None
     ) -> HostEpisodes:
         made, draws = self._copies.of(purpose, n_envs, terms), purpose == "film"
@@ -207,7 +207,7 @@ class HostEnvironment(Environment):
             if episodes.take():
                 return episodes
 
-        def taken(copies: Copies) -> HostEpisodes | None:
+        def acquire(copies: Copies) -> HostEpisodes | None:
             others = self._copies.environments(but=purpose)
             check_distinct(copies.environments, others)
             episodes = HostEpisodes(copies, terms.max_steps, terms.terminate_at_limits, draws)
@@ -218,10 +218,10 @@ class HostEnvironment(Environment):
             return episodes
 
         given = self._given_copies(n_envs, terms) if purpose == "training" else None
-        if given is not None and (episodes := taken(given)):
+        if given is not None and (episodes := acquire(given)):
             return episodes
         more = given is None or (self._make is not None and self._n_given is None)
-        if more and (episodes := taken(self._more_copies(purpose, n_envs, terms))):
+        if more and (episodes := acquire(self._more_copies(purpose, n_envs, terms))):
             return episodes
         kind = type(self).__name__
         raise ValueError(
@@ -232,15 +232,15 @@ class HostEnvironment(Environment):
         )
 
     def close(self) -> None:
-        """Closes the copies that were made of it, such as to end their processes.
+        """Closes all copies, for instance to end their processes.
 
-        Agents make new ones. Closing the environment of one agent leaves the copies of others alone.
+        Agents make new ones if needed. Closing one agent's environment does not affect others' copies.
         """
         for copies in [*self._all_copies]:
             copies.close()
 
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, HostState]:
-        """The shapes of a first observation, and the state of an episode that is yet to begin."""
+        """Returns an example observation, and the state of an episode that has not begun."""
         obs, action = jax.tree.map(jnp.asarray, self._example)
         longest = self._n_kept if self.plays_again else 0
         actions = jax.tree.map(lambda x: jnp.zeros((longest, *x.shape), x.dtype), action)
@@ -248,21 +248,21 @@ class HostEnvironment(Environment):
         return obs, HostState(seed, jnp.zeros((), jnp.int32), actions)
 
     def step(self, key: Key[Array, ""], state: PyTree, action: PyTree) -> NoReturn:
-        """Raises `NotImplementedError`: no compiled program can take a step on the host."""
+        """Raises `NotImplementedError`: compiled programs cannot take steps on the host."""
         self.check_compiled()
         raise AssertionError
 
     def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
-        """The picture itself, which was taken when the step was."""
+        """Returns the state, which is an image drawn at the step itself."""
         return state
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the copies in which episodes are being played; others are made of it."""
+        """Everything but the copies, which are made again if needed."""
         from jaxagents.envs.on_host.copying import PickledEnvironment  # imports Gymnasium
 
         left_out = {"_copies", "_all_copies"}
         if isinstance(self._make, PickledEnvironment) and self._n_given is None:
-            left_out.add("env")  # pickled by itself, it might lose what was set in it
+            left_out.add("env")  # pickling it directly might lose attributes set by the user
         return {name: x for name, x in vars(self).items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The episodes that are played in environments on the host, each from a seed of its own."""
+"""Episodes in environments on the host, each with its own seed."""
 
 import abc
 import contextlib
@@ -17,24 +17,24 @@ from jaxagents.envs.on_host.infos import Infos, Numbers
 from jaxagents.envs.spaces import Space, box_bounds, is_box, is_multi_discrete, map_spaces
 
 _BEGUN_BY: weakref.WeakValueDictionary[int, "HostEpisodes"] = weakref.WeakValueDictionary()
-"""Who began the current episodes in environments, by the environments' identities."""
+"""The `HostEpisodes` that began the current episode of each environment, by the environment's id."""
 _IN_USE: set[int] = set()
-"""The identities of environments in which somebody plays."""
+"""Ids of the environments that are being played."""
 _lock = threading.Lock()
 _GOES_ON = "Training goes on, but not as if it had never stopped, with new episodes in environments"
 
 
 class VectorStep(NamedTuple):
-    """The outcome of one step of all environments.
+    """Outcome of one step of all environments.
 
     Attributes:
         obs: Observations to act on next.
         next_obs: The true successors, before any reset.
-        reward: Rewards, with several actors one for each.
-        terminated: Where the environment ended the episode.
-        truncated: Where a limit cut it.
-        counts: Where an action was taken; elsewhere the next episode was started instead.
-        info: The entries that are kept of the infos, by name.
+        reward: Rewards, one per actor if there are several.
+        terminated: Whether the environment terminated the episode.
+        truncated: Whether a limit truncated the episode.
+        counts: Whether an action was taken; if not, the next episode was started instead.
+        info: The kept info entries, by name.
     """
 
     obs: PyTree
@@ -47,21 +47,21 @@ class VectorStep(NamedTuple):
 
     @property
     def starts(self) -> Bool[np.ndarray, "environments"]:
-        """Where the next action is the first of an episode, or is not taken at all."""
+        """Whether the next action is the first of an episode, or not taken at all."""
         return self.terminated | self.truncated | ~self.counts
 
 
 class Copies(abc.ABC):
-    """Copies of an environment on the host that take their steps together.
+    """Copies of an environment on the host that step together.
 
     Attributes:
         n_envs: Number of environments.
-        given: The object that a user made of them, closes, and may let others play in; `None` if we
-            made them.
+        given: The user's object that holds them, which the user closes and may use elsewhere; `None` if
+            we made them.
         starts_episodes: Whether they start the next episode by themselves.
-        action_space: Space of the actions of one environment; with several actors, of one actor.
-        infos: Reads the entries of infos that are kept.
-        environments: The environments themselves, without wrappers, as far as they are in this process.
+        action_space: Action space of one environment; with several actors, of one actor.
+        infos: Reads the kept info entries.
+        environments: The unwrapped environments, if they are in this process.
     """
 
     n_envs: int
@@ -76,8 +76,8 @@ class Copies(abc.ABC):
         """Starts episodes.
 
         Args:
-            seeds: A seed for each environment; `None` where no episode starts.
-            where: In which environments; in all, if they start episodes by themselves.
+            seeds: A seed per environment; `None` where no episode starts.
+            where: Which environments start one; all, if they start episodes by themselves.
 
         Returns:
             The current observations of all environments.
@@ -85,19 +85,19 @@ class Copies(abc.ABC):
 
     @abc.abstractmethod
     def step(self, actions: PyTree) -> VectorStep:
-        """Takes one step in every environment, with actions whose first axis is the environments."""
+        """Takes one step in every environment, given actions with environments first."""
 
     @abc.abstractmethod
     def picture(self) -> UInt8[np.ndarray, "height width 3"]:
-        """A picture of the first environment."""
+        """Returns an image of the first environment."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Closes the environments, unless a user made them."""
+        """Closes the environments, unless the user made them."""
 
 
 def check_distinct(envs: Collection[object], others: Collection[object] = ()) -> None:
-    """Raises `ValueError` if one of the environments is there twice, or is among the others."""
+    """Raises `ValueError` if an environment occurs twice, or is among the others."""
     seen = set(map(id, others))
     for env in envs:
         if id(env) in seen:
@@ -110,13 +110,13 @@ def check_distinct(envs: Collection[object], others: Collection[object] = ()) ->
 
 
 class Played(NamedTuple):
-    """The episodes that are being played, one in each environment, as far as they have come.
+    """Progress of the current episode in each environment.
 
     Attributes:
         seed: Seed of all episodes of the environment.
         number: Number of the episode.
-        actions: The actions taken in it, and anything after them.
-        step: Number of steps taken in it.
+        actions: The actions taken so far, followed by padding.
+        step: Number of steps taken so far.
     """
 
     seed: UInt32[np.ndarray, "environments"]
@@ -141,16 +141,16 @@ class Played(NamedTuple):
 class HostEpisodes:
     """Plays episodes in all environments of a vector.
 
-    Where the vector leaves it to its caller to start episodes, each has a seed of its own, and can be
-    played again. Elsewhere the first has one, and later ones depend on all before.
+    If the caller starts the vector's episodes, each episode has its own seed and can be replayed. If the
+    vector starts them, only the first has a seed, and later ones depend on all before.
 
     Attributes:
-        max_steps: Longest episode, in steps.
+        max_steps: Time limit, in steps.
         obs: The current observations.
-        pictures: Pictures since the last restart, if they are taken: of the first episode's start, and
-            of each step.
-        infos: Reads the entries of infos that are kept.
-        environments: The environments themselves; see `Copies`.
+        pictures: Images since the last restart, if they are drawn: one of the first episode's start, and
+            one per step.
+        infos: Reads the kept info entries.
+        environments: The unwrapped environments; see `Copies`.
     """
 
     def __init__(
@@ -160,13 +160,13 @@ class HostEpisodes:
         terminate_at_limits: bool = False,
         draws: bool = False,
     ) -> None:
-        """Starts nothing yet.
+        """Prepares to play; no episode starts yet.
 
         Args:
             vector: The environments.
-            max_steps: Longest episode, in steps, unless the vector starts episodes by itself.
+            max_steps: Time limit, in steps, unless the vector starts episodes by itself.
             terminate_at_limits: Whether truncated episodes count as terminated.
-            draws: Whether pictures of the first environment are taken.
+            draws: Whether to draw the first environment.
         """
         self.max_steps = max_steps
         self.obs: PyTree = None
@@ -181,12 +181,12 @@ class HostEpisodes:
 
     @property
     def played(self) -> Played:
-        """The episodes, as far as they have come; it changes as they go on."""
+        """Progress of the current episodes, updated in place."""
         assert self._played is not None
         return self._played
 
     def take(self) -> bool:
-        """Has nobody else play in the environments; `False` if somebody does already."""
+        """Reserves the environments; returns `False` if they are in use already."""
         with _lock:
             if not _IN_USE.isdisjoint(self._objects):
                 return False
@@ -194,13 +194,13 @@ class HostEpisodes:
             return True
 
     def give_back(self) -> None:
-        """Lets others play in the environments again."""
+        """Releases the environments for others."""
         with _lock:
             _IN_USE.difference_update(self._objects)
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """A context in which they are played; before, a user may have played in the environments."""
+        """A context for playing, which notices if the user played in the environments in between."""
         from jaxagents.envs.on_host.copying import state_of  # imports Gymnasium
 
         is_given = self._vector.given is not None
@@ -210,21 +210,21 @@ class HostEpisodes:
         self._left = state_of(self._vector) if is_given else None
 
     def are_at(self, played: Played) -> bool:
-        """Whether the same steps were taken in the same episodes, and by nobody else since."""
+        """Whether the environments are exactly at this progress, with no one else's steps since."""
         mine, own = all(_BEGUN_BY.get(x) is self for x in self._objects), self._played
         return mine and own is not None and own.is_same(played)
 
     def go_to(self, played: Played, obs: PyTree) -> Bool[np.ndarray, "environments"]:
-        """Plays episodes again up to where they were, unless they are there already.
+        """Replays episodes up to the given progress, unless the environments are there already.
 
-        Where that cannot be done, it warns, and starts the next ones.
+        Where that is impossible, it warns and starts the next episode.
 
         Args:
-            played: The episodes.
+            played: The progress of the episodes.
             obs: The observations that followed; ignored for episodes without steps.
 
         Returns:
-            Where the episodes go on; elsewhere the next ones were started.
+            Whether each episode continues; if not, the next one was started.
         """
         begun = played.step > 0
         if self.are_at(played):
@@ -241,7 +241,7 @@ class HostEpisodes:
         return again
 
     def restart(self, seeds: UInt32[np.ndarray, "environments"]) -> None:
-        """Starts the first episode in each environment, given the seeds of all its episodes."""
+        """Starts the first episode of each environment, given the environments' seeds."""
         none = np.zeros(len(seeds), np.int32)
         self._start(Played(seeds, none, actions=(), step=none))
         self.pictures.clear()
@@ -251,14 +251,14 @@ class HostEpisodes:
         """Takes one step in all environments, and starts the next episode where one is over.
 
         Args:
-            actions: Actions, environments first, which are clipped to the bounds of a box.
+            actions: Actions, environments first, which are clipped to the bounds of their space.
 
         Returns:
             The outcome.
         """
         played = self.played
         self._note(actions)
-        self._played = None  # not known if the step fails, which some environments may have taken
+        self._played = None  # unknown if the step fails, as some environments may have taken it
         step = self._vector.step(fitting_actions(self._space, actions))
         self._played = played
         self._draw()
@@ -282,7 +282,7 @@ class HostEpisodes:
             self.pictures.append(self._vector.picture())
 
     def _note(self, actions: PyTree) -> None:
-        """Keeps actions, as long as there is room."""
+        """Records actions as long as there is room."""
         played = self.played
 
         def note(kept: np.ndarray, taken: np.ndarray) -> None:
@@ -293,21 +293,21 @@ class HostEpisodes:
             jax.tree.map(note, played.actions, actions)
 
     def _start(self, played: Played) -> None:
-        """Starts an episode in each environment."""
+        """Starts the given episode in each environment."""
         _BEGUN_BY.update(dict.fromkeys(self._objects, self))
         none = np.zeros_like(played.step)
         self._played = jax.tree.map(np.array, played._replace(step=none))
         self._begin(np.ones(len(none), bool))
 
     def _start_next(self, where: Bool[np.ndarray, "environments"]) -> None:
-        """Goes on to the next episode in some environments."""
+        """Moves on to the next episode in some environments."""
         self.played.number[where] += 1
         self.played.step[where] = 0
         if not self._vector.starts_episodes:
             self._begin(where)
 
     def _begin(self, where: Bool[np.ndarray, "environments"]) -> None:
-        """Has some environments begin their current episodes."""
+        """Resets some environments to the start of their current episode."""
         if where.any():
             pairs = zip(self.played.seed.tolist(), self.played.number.tolist(), strict=True)
             seeds = [
@@ -317,10 +317,10 @@ class HostEpisodes:
             self.obs = self._vector.reset(seeds, where)
 
     def _play_again(self, played: Played) -> Bool[np.ndarray, "environments"]:
-        """Takes the actions of episodes again; says where that was possible.
+        """Replays the actions of episodes; returns where that was possible.
 
-        All environments step together. Those with fewer steps play theirs over and over until as many
-        are left as they have, so that no action is taken where it may not be allowed.
+        All environments step together. To finish at the same time, those with fewer steps first replay
+        their own episode over and over, since other actions might not be allowed.
         """
         again = played.step <= min(leaf.shape[1] for leaf in jax.tree.leaves(played.actions))
         steps = np.where(again, played.step, 0)
@@ -360,7 +360,7 @@ class HostEpisodes:
 
 
 def fitting_actions(space: Space, actions: PyTree) -> PyTree:
-    """Actions as environments take them: within the bounds of their space, and of its types."""
+    """Converts actions to the bounds and the dtypes of their space."""
 
     def fitting(part: Space, x: PyTree) -> np.ndarray:
         x = np.asarray(x)
@@ -372,7 +372,7 @@ def fitting_actions(space: Space, actions: PyTree) -> PyTree:
 def _with_allowed(
     space: Space, actions: PyTree, obs: PyTree, where: Bool[np.ndarray, "environments"]
 ) -> PyTree:
-    """Actions, in some environments the first that their observations allow."""
+    """Replaces the actions of some environments by the first that their observations allow."""
 
     def first_allowed(x: np.ndarray, mask: PyTree) -> np.ndarray:
         return np.zeros_like(x) if mask is None else np.argmax(mask, axis=-1)
@@ -389,12 +389,12 @@ def _with_allowed(
 
 
 def _seed_of_episode(seed: int, number: int) -> int:
-    """A seed of 31 bits, as emulators take it."""
+    """A seed of 31 bits, the range that emulators accept."""
     return int(np.random.SeedSequence((seed, number)).generate_state(1)[0] >> 1)
 
 
 def _equal_rows(first: PyTree, second: PyTree) -> Bool[np.ndarray, "environments"]:
-    """Where two pytrees of arrays are equal, along their first axis."""
+    """Compares two pytrees of arrays row by row, along their first axis."""
 
     def equal(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         same = (x == y) | (np.isnan(x) & np.isnan(y))

@@ -1,4 +1,4 @@
-"""Numbers in the infos of environments on the host."""
+"""Numbers from the infos of environments on the host."""
 
 import warnings
 from collections.abc import Iterable, Mapping
@@ -15,14 +15,13 @@ Numbers = Float[np.ndarray, "environments *actors"]
 
 
 class Infos:
-    """Reads the entries that an agent keeps of the infos of environments.
+    """Reads the info entries that an agent keeps.
 
-    All are numbers of single precision. Where an info has no such entry, sums count zero, and other
-    values are NaN.
+    All are single-precision numbers. Where an info lacks an entry, sums get zero and other entries NaN.
     """
 
     def __init__(self, names: InfoNames) -> None:
-        """Has read nothing yet; takes the names of the entries."""
+        """Takes the names of the entries."""
         self._names = names
         self._others: set[str] = set()
         self._missing = {*names.final, *names.summed}
@@ -32,11 +31,12 @@ class Infos:
         info: Mapping[str, Any],
         over: Bool[np.ndarray, "environments"],
     ) -> dict[str, Numbers]:
-        """The entries of the info of a vector of Gymnasium, by name.
+        """Reads the entries from the info of a Gymnasium vector.
 
         Args:
-            info: The info: arrays, and whether environments have them under the same name behind `_`.
-            over: Where episodes are over, whose last infos may be in `"final_info"`.
+            info: The info: arrays, and under the same names prefixed with `_`, which environments have
+                them.
+            over: Where episodes are over, whose last infos may be under `"final_info"`.
         """
         last = info.get("final_info", {})
         earlier = ~over if "final_info" in info else np.ones_like(over)
@@ -53,7 +53,7 @@ class Infos:
     def of_actors(
         self, infos: Mapping[str, Mapping[str, Any]], agents: Iterable[str]
     ) -> dict[str, Float[np.ndarray, "actors"]]:
-        """The entries of the infos of all possible agents of PettingZoo, by name."""
+        """Reads the entries from the infos of all possible PettingZoo agents."""
         each = [infos.get(agent, {}) for agent in agents]
         read = self._nothing((len(each),), [name for info in each for name in info])
         for name, numbers in read.items():
@@ -65,10 +65,10 @@ class Infos:
     def of_episode(
         self, earlier: dict[str, Numbers] | None, info: dict[str, Numbers]
     ) -> dict[str, Numbers]:
-        """The entries of episodes after a further step: sums, and the last values that there were.
+        """Updates the entries of episodes with one more step: sums, and the last values seen.
 
         Args:
-            earlier: The entries before; `None` before the first step.
+            earlier: The entries so far; `None` before the first step.
             info: The entries of the step.
         """
         if earlier is None:
@@ -78,7 +78,7 @@ class Infos:
         return last | {name: earlier[name] + info[name] for name in self._names.summed}
 
     def warn(self) -> None:
-        """Warns once of names that no info has had so far."""
+        """Warns once about names that no info has had so far."""
         for name in self._missing:
             near = nearest(name, self._others)
             hint = f"did you mean '{near}'?" if near else f"they have {sorted(self._others)}."
@@ -90,7 +90,7 @@ class Infos:
         self._missing = set()
 
     def _nothing(self, shape: tuple[int, ...], found: Iterable[str]) -> dict[str, np.ndarray]:
-        """The entries before any is read from infos with these names."""
+        """Initial values of the entries; also notes which names exist."""
         if self._missing:
             self._others |= {x for x in found if x not in _OF_VECTORS and x[:1] != "_"}
             self._missing -= self._others

@@ -1,4 +1,4 @@
-"""Copies of a parallel environment of PettingZoo, whose agents are actors: the rows of each array."""
+"""Copies of a PettingZoo parallel environment, whose agents are the actors: one row of arrays each."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,29 +34,30 @@ ByAgent = Mapping[str, Any]
 
 
 class Actors:
-    """The possible agents of an environment, and the arrays that hold what all of them see and do.
+    """The possible agents of an environment, and the arrays of their observations and actions.
 
-    Observations of boxes that are alike stay as they are; any others are flattened, and padded with
-    zeros. Where numbers of actions differ, actions that an actor does not have are masked.
+    Observations from identical boxes stay as they are; any others are flattened and padded with zeros.
+    If numbers of actions differ, actions that an actor does not have are masked.
 
     Attributes:
-        agents: Their names, in the order of the rows.
-        action_space: Space of the actions of one actor.
-        observation_space: Space of the observation of one actor.
-        state: The input of a centralised critic, as zeros; `None` if the environment has no `state()`.
+        agents: Names of the agents, in the order of the rows.
+        action_space: Action space of one actor.
+        observation_space: Observation space of one actor.
+        state: Zeros shaped like the input of a centralised critic; `None` if the environment has no
+            `state()`.
     """
 
     def __init__(self, env: ParallelEnv, name: str) -> None:
-        """Starts an episode, to see what is observed.
+        """Inspects the environment; this starts an episode to see whether actions are masked.
 
         Args:
             env: The environment.
-            name: Its name.
+            name: Name of the environment.
 
         Raises:
-            TypeError: Some agents have discrete actions and others do not, or boxes have other bounds.
-            ValueError: Actions are such as no agent takes, or have masks but are not discrete, or there
-                are no agents.
+            TypeError: Only some agents have discrete actions, or boxes have different bounds.
+            ValueError: Actions are not supported, have masks but are not discrete, or there are no
+                agents.
         """
         agents: Any = getattr(env, "possible_agents", ())
         self.agents: tuple[str, ...] = tuple(agents)
@@ -91,7 +92,7 @@ class Actors:
         self.state = _state_of(env)
 
     def example(self) -> tuple[PyTree, PyTree]:
-        """An observation and an action of all actors, as arrays of zeros, without the critic's state."""
+        """An observation, without the critic's state, and an action of all actors, as zeros."""
         action = example_action(self.action_space)
         rows = jax.tree.map(lambda x: np.stack([x] * len(self.agents)), action)
         return self.observation({}, {}, np.zeros(len(self.agents), bool), None), rows
@@ -103,20 +104,19 @@ class Actors:
         playing: Bool[np.ndarray, "actors"],
         state: PyTree,
     ) -> PyTree:
-        """The observation of all actors.
+        """Builds the observation of all actors.
 
         Args:
-            observations: The observation of each agent; others get zeros.
-            infos: The info of each agent.
-            playing: Which actors are still in the game.
-            state: The input of a centralised critic, if it is shown.
+            observations: Observations by agent; missing agents get zeros.
+            infos: Infos by agent.
+            playing: Whether each actor is still playing.
+            state: The input of a centralised critic, if there is one.
 
         Returns:
             A dict of arrays.
 
         Raises:
-            ValueError: There are masks of actions, but there were none when the environment was first
-                reset.
+            ValueError: There are action masks, but there were none at the first reset.
         """
         entries = {
             ACTION_MASK: self._action_mask(observations, infos),
@@ -124,12 +124,12 @@ class Actors:
             CRITIC_STATE: None if state is None else as_observation(state),
         }
         rows = [self._row(i, observations) for i in range(len(self.agents))]
-        return observed_beside(_stacked(rows), **entries)
+        return observed_beside(_stack(rows), **entries)
 
     def actions(
         self, action: PyTree[Shaped[np.ndarray, "actors ..."]], agents: Sequence[str]
     ) -> dict[str, Any]:
-        """The actions that an environment is given: by name, for the agents that are in the game."""
+        """Converts actions of all actors to a dict of those of the given agents."""
         return {agent: self._action(action, self.agents.index(agent)) for agent in agents}
 
     def _action(self, action: PyTree, i: int) -> Any:
@@ -169,7 +169,7 @@ class Actors:
         return masks
 
     def _masks_of(self, observations: ByAgent, infos: ByAgent) -> list[Any]:
-        """The mask of each agent's actions, from its observation or its info."""
+        """The action mask of each agent, from its observation or its info."""
 
         def mask(agent: str) -> Any:
             for said in (observations.get(agent), infos.get(agent)):
@@ -181,13 +181,13 @@ class Actors:
 
 
 def _seen(space: spaces.Space) -> spaces.Space:
-    """The space of what networks see."""
+    """The part of an observation space that networks see."""
     part = network_space(space)
     return spaces.Dict(part) if isinstance(part, dict) else part
 
 
 def _are_alike_boxes(each: Sequence[spaces.Space]) -> bool:
-    """Whether spaces are the same box of arrays, or the same dict of boxes."""
+    """Whether all spaces are the same box of arrays, or the same dict of such boxes."""
 
     def is_simple(space: spaces.Space) -> bool:
         if isinstance(space, spaces.Dict):
@@ -200,16 +200,17 @@ def _are_alike_boxes(each: Sequence[spaces.Space]) -> bool:
 def _state_of(env: ParallelEnv) -> PyTree:
     try:
         state = env.state()
-    except (NotImplementedError, AttributeError, TypeError):  # some keep a dict of that name
+    except (NotImplementedError, AttributeError, TypeError):  # some have a dict of that name
         return None
     return jax.tree.map(np.zeros_like, as_observation(state))
 
 
 class ParallelCopies(Copies):
-    """Copies of a parallel environment, whose caller starts the episodes; they step one after another.
+    """Copies of a parallel environment, stepped one after another; the caller starts episodes.
 
-    An episode is over once no agent is left. It was cut if one that played to the end was, and ended
-    otherwise. Agents that terminate earlier, or in the step in which others are cut, have left.
+    An episode is over once no agent is left. It counts as truncated if an agent that played to the end
+    was truncated, else as terminated. Agents that terminate earlier, or at the same step as others are
+    truncated, have left.
     """
 
     starts_episodes = False
@@ -221,16 +222,16 @@ class ParallelCopies(Copies):
         terms: Terms,
         given: object | None = None,
     ) -> None:
-        """Takes the copies.
+        """Wraps the copies.
 
         Args:
             envs: The environments.
-            actors: Their agents.
-            terms: How episodes are played.
-            given: The object that a user made of them; see `Copies`.
+            actors: The agents of the environments.
+            terms: How to play episodes.
+            given: The user's object that holds them; see `Copies`.
 
         Raises:
-            ValueError: One of them is there twice.
+            ValueError: An environment occurs twice.
         """
         self.n_envs, self.given = len(envs), given
         self.action_space = actors.action_space
@@ -246,7 +247,7 @@ class ParallelCopies(Copies):
         for i in np.flatnonzero(where).tolist():
             observations, infos = self._envs[i].reset(seed=seeds[i])
             self._observe(i, observations, infos, self._envs[i].agents)
-        return _stacked(self._rows)
+        return _stack(self._rows)
 
     def step(self, actions: PyTree) -> VectorStep:
         """Takes one step in every environment; see `Copies`."""
@@ -263,16 +264,16 @@ class ParallelCopies(Copies):
             each = [reward_of(env, reward.get(agent, 0.0)) for agent in self._actors.agents]
             rewards.append(np.array(each, np.float32))
             said.append(self.infos.of_actors(infos, self._actors.agents))
-        obs, counts = _stacked(self._rows), np.ones(self.n_envs, bool)
+        obs, counts = _stack(self._rows), np.ones(self.n_envs, bool)
         reward, ends = np.stack(rewards), (np.array(terminated), np.array(truncated))
-        return VectorStep(obs, obs, reward, *ends, counts, _stacked(said))
+        return VectorStep(obs, obs, reward, *ends, counts, _stack(said))
 
     def picture(self) -> UInt8[np.ndarray, "height width 3"]:
-        """A picture of the first environment."""
-        return np.array(self._envs[0].render())  # environments may draw into one array
+        """Returns an image of the first environment."""
+        return np.array(self._envs[0].render())  # environments may reuse one array
 
     def close(self) -> None:
-        """Closes the environments, unless a user made them."""
+        """Closes the environments, unless the user made them."""
         if self.given is None:
             for env in self._envs:
                 env.close()
@@ -280,11 +281,11 @@ class ParallelCopies(Copies):
     def _observe(
         self, i: int, observations: ByAgent, infos: ByAgent, playing: Sequence[str]
     ) -> None:
-        """Keeps the observation of an environment, in which some agents are still in the game."""
+        """Stores the observation of an environment, given which agents are still playing."""
         mask = np.array([agent in playing for agent in self._actors.agents], bool)
         state = self._envs[i].state() if self._shows_state else None
         self._rows[i] = self._actors.observation(observations, infos, mask, state)
 
 
-def _stacked(rows: Sequence[PyTree]) -> PyTree:
+def _stack(rows: Sequence[PyTree]) -> PyTree:
     return jax.tree.map(lambda *xs: np.stack(xs), *rows)

@@ -1,4 +1,4 @@
-"""Vectors of Gymnasium environments, whichever way they start the next episode, and checks of them."""
+"""Vectors of Gymnasium environments in any autoreset mode, and checks of their outputs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,16 +16,16 @@ from jaxagents.envs.on_host.episodes import Copies, VectorStep, check_distinct
 from jaxagents.envs.on_host.infos import Infos
 
 _ENVPOOL = "envpool.python.envpool", "EnvPoolMixin"
-"""Module and name of the class that vectors of EnvPool inherit from."""
+"""Module and name of the base class of EnvPool's vectors."""
 _FINAL = "final_obs", "final_observation"
-"""Names under which infos have the last observations of episodes; formerly the second."""
+"""Info entries with the last observations of episodes; older versions use the second."""
 
 
 class Vector(Copies):
     """A vector of Gymnasium environments.
 
-    Vectors made with `AutoresetMode.DISABLED` leave it to the caller to start the next episode; the
-    others do so by themselves, in the step that ends an episode or in the one after.
+    With `AutoresetMode.DISABLED`, the caller starts the next episode. Otherwise the vector does, in the
+    step that ends an episode or in the next one.
 
     Attributes:
         env: The vector.
@@ -34,19 +34,19 @@ class Vector(Copies):
     def __init__(
         self, env: VectorEnv, given: object | None = None, info_names: InfoNames | None = None
     ) -> None:
-        """Takes a vector.
+        """Wraps a vector.
 
         Args:
             env: The vector.
-            given: The object that a user made of it; see `Copies`.
-            info_names: Names of the entries of infos that are kept; `None` keeps none.
+            given: The user's object that holds it; see `Copies`.
+            info_names: Names of the info entries to keep; `None` keeps none.
 
         Raises:
-            ValueError: Its steps are of some of its environments only, or one of them is there twice.
+            ValueError: It steps only some of its environments at a time, or holds one of them twice.
         """
         pool: Any = env.unwrapped
         bases = [(base.__module__, base.__qualname__) for base in type(pool).__mro__]
-        self._has_its_seeds = _ENVPOOL in bases  # which EnvPool is given when it is made
+        self._has_its_seeds = _ENVPOOL in bases  # EnvPool takes seeds in its constructor
         if self._has_its_seeds and pool.config["batch_size"] != pool.config["num_envs"]:
             raise ValueError(
                 "A step must be one of all environments, but this EnvPool steps "
@@ -66,9 +66,9 @@ class Vector(Copies):
         self._starts = np.zeros(self.n_envs, bool)
 
     def reset(self, seeds: Sequence[int | None], where: Bool[np.ndarray, "environments"]) -> PyTree:
-        """Starts episodes; see `Copies`. EnvPool takes no seeds."""
+        """Starts episodes; see `Copies`. EnvPool ignores the seeds."""
         self._starts[where] = False
-        if self.starts_episodes:  # perhaps all in one, with a single generator
+        if self.starts_episodes:  # perhaps all with a single random generator
             obs, _ = self.env.reset(seed=None if self._has_its_seeds else seeds[0])
         else:
             of_each: Any = list(seeds)
@@ -91,27 +91,27 @@ class Vector(Copies):
         return VectorStep(obs, next_obs, reward, *ends, counts, self.infos.of_vector(info, over))
 
     def picture(self) -> UInt8[np.ndarray, "height width 3"]:
-        """A picture of the first environment."""
+        """Returns an image of the first environment."""
         pictures = self.env.render()
         assert pictures is not None
-        return np.array(pictures[0])  # environments may draw into one array
+        return np.array(pictures[0])  # environments may reuse one array
 
     def close(self) -> None:
-        """Closes the vector, and so ends its processes, unless a user made it."""
+        """Closes the vector and its processes, unless the user made it."""
         if self.given is None:
             self.env.close()
 
     def _cast(self, obs: PyTree) -> PyTree:
-        """A copy of observations, since vectors may write into theirs at the next step."""
+        """Copies observations, since vectors may overwrite theirs at the next step."""
         return jax.tree.map(lambda like, x: np.array(x, like.dtype, order="C"), self._example, obs)
 
     def _with_final(
         self, obs: PyTree, info: Mapping[str, Any], over: Bool[np.ndarray, "environments"]
     ) -> PyTree:
-        """Observations, with the last one where an episode is over in place of the next first one.
+        """Returns the true successors: where an episode is over, its last observation.
 
-        At the first end it shows how the vector starts episodes, if that does not say so, or says
-        something else: it gives the last observations beside those of the next episodes, or instead.
+        The first end of an episode reveals the autoreset mode if the vector does not declare it, or
+        declares a wrong one.
         """
         given = next((info[name] for name in _FINAL if name in info), None)
         if given is None:
@@ -135,7 +135,7 @@ class Vector(Copies):
 
 
 def _check_kept(env: object, last: PyTree, first: PyTree) -> None:
-    """Raises if an environment has written its first observation over the last one."""
+    """Raises if an environment wrote its first observation over the last one."""
     arrays = zip(jax.tree.leaves(last), jax.tree.leaves(first), strict=False)
     if any(np.shares_memory(*pair) for pair in arrays):
         raise ValueError(
@@ -146,17 +146,17 @@ def _check_kept(env: object, last: PyTree, first: PyTree) -> None:
 
 
 def spaces_of_one(env: gymnasium.Env | VectorEnv) -> tuple[spaces.Space, spaces.Space]:
-    """The spaces of the observations and the actions of one environment, be it alone or in a vector."""
+    """The observation and action spaces of one environment, alone or in a vector."""
     if isinstance(env, VectorEnv):
         return env.single_observation_space, env.single_action_space
     return env.observation_space, env.action_space
 
 
 def autoreset_mode(env: VectorEnv) -> AutoresetMode | None:
-    """How a vector starts the next episode; `None` if it does not say.
+    """The autoreset mode of a vector; `None` if it does not declare one.
 
-    Its metadata come second: Gymnasium keeps them with the class of the environment, where the vector
-    that was made last writes its own.
+    An attribute takes precedence over the metadata. Gymnasium keeps those with the environment's class,
+    where the vector that was created last overwrites them.
     """
     known = (env.metadata or {}).get("autoreset_mode")
     mode = getattr(env.unwrapped, "autoreset_mode", known)
@@ -164,10 +164,10 @@ def autoreset_mode(env: VectorEnv) -> AutoresetMode | None:
 
 
 class Checked(gymnasium.Wrapper):
-    """An environment whose resets and steps say what is wrong with their results, before a vector fails.
+    """Checks the outputs of an environment, with better error messages than a vector would give.
 
-    Rewards and flags become numbers, as vectors need them. Only the observation of the first step is
-    checked, since that takes time.
+    Rewards and flags become plain numbers, as vectors need. Only the first step's observation is
+    checked, to save time.
     """
 
     _has_stepped = False
@@ -175,14 +175,14 @@ class Checked(gymnasium.Wrapper):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[PyTree, dict[str, Any]]:
-        """Starts an episode, and checks the results."""
+        """Starts an episode and checks the outputs."""
         returned = start_of(self.env, self.env.reset(seed=seed, options=options))
         self._check("reset", *returned)
         return returned
 
     def step(self, action: PyTree) -> tuple[PyTree, float, bool, bool, dict[str, Any]]:
-        """Takes a step, and checks the results."""
-        if isinstance(action, np.floating):  # from a vector, for a box without axes
+        """Takes a step and checks the outputs."""
+        if isinstance(action, np.floating):  # from a vector, for a scalar Box
             action = np.asarray(action)
         outcome = step_of(self.env, self.env.step(action))
         if not self._has_stepped:
@@ -203,7 +203,7 @@ class Checked(gymnasium.Wrapper):
 
 
 def _fits(space: spaces.Space, observation: PyTree) -> bool:
-    """Whether an observation has the structure and the shapes of its space."""
+    """Whether an observation has the structure and shapes of its space."""
     if isinstance(space, spaces.Dict):
         return isinstance(observation, Mapping) and all(
             name in observation and _fits(part, observation[name]) for name, part in space.items()
@@ -212,7 +212,7 @@ def _fits(space: spaces.Space, observation: PyTree) -> bool:
 
 
 def start_of(env: gymnasium.Env, returned: Any) -> tuple[PyTree, Any]:
-    """The observation and the info of a reset; raises `TypeError` if it returned anything else."""
+    """The observation and info of a reset; raises `TypeError` for anything else."""
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise TypeError(
             f"{_name_of(env)}.reset must return a tuple (observation, info), got {_kind(returned)}: "
@@ -222,7 +222,7 @@ def start_of(env: gymnasium.Env, returned: Any) -> tuple[PyTree, Any]:
 
 
 def step_of(env: gymnasium.Env, returned: Any) -> tuple[PyTree, float, bool, bool, Any]:
-    """The observation, reward, both flags and the info of a step; raises `TypeError` as `start_of`."""
+    """The observation, reward, both flags and info of a step; raises `TypeError` for anything else."""
     if not isinstance(returned, tuple) or len(returned) != 5:
         raise TypeError(
             f"{_name_of(env)}.step must return a tuple (observation, reward, terminated, truncated, "
@@ -234,7 +234,7 @@ def step_of(env: gymnasium.Env, returned: Any) -> tuple[PyTree, float, bool, boo
 
 
 def reward_of(env: Any, reward: Any) -> float:
-    """The reward of a step, of Gymnasium or PettingZoo, as a float; raises `TypeError` if it is none."""
+    """The reward of a Gymnasium or PettingZoo step as a float; raises `TypeError` if not a number."""
     if isinstance(reward, float | int):
         return float(reward)
     array = np.asarray(reward)
