@@ -218,6 +218,12 @@ PRESETS = {
         hyperparams=_both_optimizers(learning_rate=2e-3, grad_clip=0.5),
         anneals=True,
     ),
+    "rnd-deepsea": Settings(
+        agent="rnd",
+        env="DeepSea-bsuite",
+        config={"n_steps": 50, "eval_frequency": 5, "n_evals": 8, "rollout_length": 64},
+        hyperparams={"ent_coeff": 0.01, **_both_optimizers(learning_rate=1e-3, grad_clip=0.5)},
+    ),
     **_value_based("CartPole-v1", 6_250, (0.0, 100.0), _SIXTEEN_ENVS, critic_learning_rate=2e-3),
     **_value_based("Acrobot-v1", 6_250, (-100.0, 0.0), _SIXTEEN_ENVS, critic_learning_rate=1e-3),
     **_value_based(

@@ -6,7 +6,7 @@ import pytest
 
 import jaxagents
 from jaxagents.agents.config import annealed
-from jaxagents.catalogue import CATALOGUE
+from jaxagents.catalogue import CATALOGUE, PRESETS
 from jaxagents.presets import preset, preset_names
 
 
@@ -36,7 +36,11 @@ def test_presets_fit_their_agents():
             assert annealed(chosen.config) == chosen.config
 
 
-@pytest.mark.parametrize("name", ["td3-mountaincarcontinuous", "c51-breakout"])
+def test_every_agent_of_one_actor_has_a_preset():
+    assert {settings.agent for settings in PRESETS.values()} == CATALOGUE.keys() - {"ippo", "mappo"}
+
+
+@pytest.mark.parametrize("name", ["td3-mountaincarcontinuous", "c51-breakout", "rnd-deepsea"])
 def test_presets_make_agents(name):
     chosen = preset(name)
     agent = chosen.agent(*gymnax.make(chosen.env), chosen.config)

@@ -128,26 +128,52 @@ class SweepBar(ProgressBar):
 
 
 class LoggerObserver(Observer):
-    """Passes the mean metrics of each point to loggers."""
+    """Passes the mean metrics of each point to loggers, with the environment steps and the time.
 
-    def __init__(self, loggers: Sequence[Logger], known_steps: Sequence[int]) -> None:
+    The speed counts updates alone, from the end of the first chunk, which compiles.
+    """
+
+    def __init__(
+        self, loggers: Sequence[Logger], known_steps: Sequence[int], steps_per_update: int = 0
+    ) -> None:
         """Takes the loggers.
 
         Args:
             loggers: Receive the metrics.
             known_steps: Update steps that are already logged.
+            steps_per_update: Environment steps per update; 0 leaves them and their speed out.
         """
         self._loggers = loggers
         self._known_steps = known_steps
+        self._steps_per_update = steps_per_update
+        self._began = self._last = time.monotonic()
+        self._is_compiled = False
+        self._timed, self._seconds = 0, 0.0
+
+    def on_chunk(self, runner: PyTree, n_updates: int, first: FirstNonfinite) -> None:
+        """Times the updates."""
+        now = time.monotonic()
+        if self._is_compiled:
+            self._timed += n_updates
+            self._seconds += now - self._last
+        self._is_compiled, self._last = True, now
 
     def on_point(self, runner: PyTree, history: Metrics) -> None:
         """Logs the newest point."""
         point = {name: values[-1] for name, values in history.items()}
         step = int(point.pop("update_step"))
+        times: dict[str, float] = {"seconds": round(time.monotonic() - self._began, 3)}
+        if self._steps_per_update:
+            times = {"env_steps": step * self._steps_per_update, **times}
+            if self._seconds:
+                speed = self._timed * self._steps_per_update / self._seconds
+                times["steps_per_second"] = round(speed, 1)
         if step not in self._known_steps:
-            self.log(step, point)
+            self.log(step, point, **times)
+        self._timed, self._seconds = 0, 0.0
+        self._last = time.monotonic()
 
-    def log(self, step: int, point: Metrics, **labels: int) -> None:
+    def log(self, step: int, point: Metrics, **labels: float) -> None:
         """Logs the means of a point.
 
         Args:

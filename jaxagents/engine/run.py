@@ -73,9 +73,9 @@ def train(
             loggers = [records.logger, *loggers]  # first, so that errors in others cost no line
             observers.append(records)
         known_steps = [] if earlier is None else earlier["update_step"]
-        if leads:
-            observers.append(LoggerObserver(loggers, known_steps))
         is_shown, steps = progress and leads, agent.config.steps_per_update
+        if leads:
+            observers.append(LoggerObserver(loggers, known_steps, steps))
         bar = ProgressBar(agent, first, n_steps, not is_shown, steps)
         observers.append(stack.enter_context(bar))
         if n_steps:

@@ -107,7 +107,8 @@ def _train(
         interruption = stack.enter_context(Interruption())
         if agent.config.checkpoint_dir is not None:
             records = records_of_sweep(agent, grid, members.gather, first, known)
-            lines = _Lines(stack.enter_context(records).logger, grid, known)
+            logger = stack.enter_context(records).logger
+            lines = _Lines(logger, grid, known, agent.config.steps_per_update)
             observers += [records, lines]
         bar = SweepBar(agent, first, n_steps, disable=not progress)
         observers.append(stack.enter_context(bar))
@@ -147,12 +148,15 @@ class _Nonfinite(Observer):
 class _Lines(LoggerObserver):
     """Passes the mean metrics of each member at each point to a logger."""
 
-    def __init__(self, logger: Logger, grid: Grid, known: Metrics | None) -> None:
+    def __init__(
+        self, logger: Logger, grid: Grid, known: Metrics | None, steps_per_update: int
+    ) -> None:
         """Takes the logger, the members, and the metrics that are already logged."""
-        super().__init__([logger], [] if known is None else known["update_step"])
+        known_steps = [] if known is None else known["update_step"]
+        super().__init__([logger], known_steps, steps_per_update)
         self._grid = grid
 
-    def log(self, step: int, point: Metrics, **labels: int) -> None:
+    def log(self, step: int, point: Metrics, **labels: float) -> None:
         """Logs the means of each member."""
         for i, (of_set, seed) in enumerate(np.ndindex(*self._grid.shape)):
             member = {name: values[i] for name, values in point.items()}

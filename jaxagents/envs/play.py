@@ -43,8 +43,11 @@ class EpisodeOutcomes(NamedTuple):
     info: dict[str, Shaped[Array, "n_episodes ..."]]
 
 
-NAMES_OF_METRICS = ("update_step", "set", "seed", *EpisodeOutcomes._fields)
-"""Names of the other metrics of an evaluation, including those that identify members of a sweep."""
+NAMES_OF_METRICS = (
+    *("update_step", "set", "seed", "env_steps", "seconds", "steps_per_second"),
+    *EpisodeOutcomes._fields,
+)
+"""Names of the other metrics of an evaluation, including what loggers are given besides."""
 
 
 def random_action(episodes: Episodes, key: Key[Array, ""], obs: PyTree = None) -> PyTree:

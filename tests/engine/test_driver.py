@@ -79,6 +79,12 @@ def test_loggers_get_the_mean_of_every_metric_and_a_bar_shows_progress(capfd):
     assert np.isfinite(list(first.values())).all()
     np.testing.assert_allclose(last["returns"], metrics["returns"][-1].mean(), rtol=1e-6)
     np.testing.assert_allclose(last["actor_loss"], metrics["actor_loss"][-1], rtol=1e-6)
+    points = dict(logger.logged)
+    assert [points[step]["env_steps"] for step in (0, 6)] == [0, 384]
+    assert 0.0 < first["seconds"] < last["seconds"]
+    assert "steps_per_second" not in first
+    assert last["steps_per_second"] > 0.0
+    assert not {"env_steps", "seconds", "steps_per_second"} & metrics.keys()
     shown = capfd.readouterr().err
     assert "REINFORCE on MatchSign: 100%" in shown
     assert "6/6" in shown

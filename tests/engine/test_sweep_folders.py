@@ -63,6 +63,9 @@ def test_goes_on_bit_for_bit_and_shares_its_folder_with_a_training(tmp_path, alo
     lines = [json.loads(line) for line in lines]
     members = [(line["update_step"], line["set"], line["seed"]) for line in lines]
     assert members == [(n, *member) for n in (0, 2, 4) for member in np.ndindex(2, 2)]
+    per_update = again.config.steps_per_update
+    assert [line["env_steps"] for line in lines[::4]] == [0, 2 * per_update, 4 * per_update]
+    assert len({line["seconds"] for line in lines[-4:]}) == 1
     assert lines[-1]["returns"] == pytest.approx(alone.metrics["returns"][1, 1, -1].mean())
     hyperparams = json.loads((tmp_path / SWEEP / "hyperparameters.json").read_text())
     assert hyperparams["gamma"] == [0.5, 0.9]
