@@ -1,4 +1,4 @@
-"""Transitions: datasets that are read, and replay buffers that are written, on host and device."""
+"""Datasets of transitions, and replay buffers on the host and on the device."""
 
 from jaxagents.data.dataset import Dataset as Dataset
 from jaxagents.data.dataset import Normalisation as Normalisation

@@ -1,4 +1,4 @@
-"""Datasets of transitions, and the normalisation of their arrays."""
+"""Datasets of transitions and their normalisation."""
 
 import functools
 import os
@@ -23,7 +23,7 @@ class Normalisation(NamedTuple):
 
     Attributes:
         mean: Mean of each component.
-        std: Standard deviation of each component; 1 for a component that is constant (less than 1e-6).
+        std: Standard deviation of each component; 1 for constant components (below 1e-6).
     """
 
     mean: np.ndarray
@@ -31,13 +31,13 @@ class Normalisation(NamedTuple):
 
     @classmethod
     def of(cls, array: np.ndarray) -> "Normalisation":
-        """The statistics of an array over its first axis.
+        """Computes the statistics of an array over its first axis.
 
         Args:
             array: Samples first.
 
         Returns:
-            The map that normalises it, in the precision that the array has, and no less than single.
+            The map that normalises it, in the array's precision or in single precision if that is lower.
         """
         precision = np.promote_types(array.dtype, np.float32)
         mean = array.mean(axis=0, dtype=np.float64)
@@ -67,20 +67,19 @@ class Dataset(rows.Sampled):
     batch["observations"]["image"]  # (256, ...)
     ```
 
-    It is read like a dict, but its length is the number of rows, and it equals nothing but itself. It
-    is a pytree of the arrays, which it keeps as they are given, without a copy.
+    Read it like a dict, except that its length is the number of rows and that it equals only itself. It
+    is a pytree of its arrays, which are not copied.
 
-    Datasets made from it are sampled with its seed too, and the parts of a `split` with two others
-    derived from it. `Dataset({**dataset}, seed)` has a seed of your choice.
+    Datasets derived from it inherit its seed; the two parts of a `split` get seeds derived from it. Use
+    `Dataset({**dataset}, seed)` to choose another.
 
-    Keys that have a meaning: `observations`, `actions`, `rewards`, `next_observations`, `masks` (0 where
-    the environment ended the episode, so that nothing follows, else 1) and `ends` (whether the row is
-    the last of its episode, be it terminated or truncated).
+    Keys with a meaning: `observations`, `actions`, `rewards`, `next_observations`, `masks` (0 where the
+    episode terminated, else 1) and `ends` (whether the row is the last of its episode, terminated or
+    truncated).
 
-    A dataset knows the units of continuous actions, as the box that they are expressed in: it is given
-    with `action_space`, comes with what environments, buffers and Minari give, and goes on to whatever
-    is made of the dataset, and to files. Where the dataset is used, its actions are converted.
-    `Dataset({**dataset})` has the arrays alone.
+    A dataset remembers the units of continuous actions as the box they are expressed in. The box is
+    given as `action_space`, or comes from an environment, a buffer or Minari, and carries over to
+    derived datasets and files. Agents convert actions from it. `Dataset({**dataset})` drops it.
     """
 
     _seed: int = 0  # of datasets that JAX makes
@@ -94,19 +93,19 @@ class Dataset(rows.Sampled):
         seed: int = 0,
         action_space: units.Bounds = None,
     ) -> None:
-        """Makes a dataset.
+        """Creates a dataset.
 
         Args:
             arrays: Arrays, or dicts of them, whose first axes have the same length.
-            seed: Seed of the sampling.
-            action_space: The space that `actions` are of, such as `env.action_space`, or its lower and
-                upper bounds, such as `(-1, 1)`; by default that of a dataset or trajectory given as
-                `arrays`. It only matters for a box with finite bounds.
+            seed: Seed for sampling.
+            action_space: The space of `actions`, such as `env.action_space`, or its lower and upper
+                bounds, such as `(-1, 1)`; by default taken from `arrays` if that is a dataset or a
+                trajectory. Only boxes with finite bounds matter.
 
         Raises:
             TypeError: A key is not a string.
-            ValueError: The lengths differ, or a value is not an array (the error names the key); or
-                `action_space` has another shape than actions, or is not the one that `arrays` know.
+            ValueError: The lengths differ, a value is not an array (the message names the key), or
+                `action_space` differs from the actions' shape or from the space that `arrays` bring.
         """
         self._arrays = rows.unflatten(rows.flatten(arrays))
         known = units.known_box(arrays)
@@ -123,18 +122,18 @@ class Dataset(rows.Sampled):
     def _size(self) -> int:
         return rows.common_length(self._flat)
 
-    # A dict and a pytree.
+    # The interfaces of dicts and pytrees.
 
     def __getitem__(self, key: str) -> PyTree:
-        """The array, or dict of arrays, of a key."""
+        """The array, or dict of arrays, for a key."""
         return self._arrays[key]
 
     def get(self, key: str, default: PyTree = None) -> PyTree:
-        """The array, or dict of arrays, of a key, or `default` if there is no such key."""
+        """The array, or dict of arrays, for a key, or `default` if the key does not exist."""
         return self._arrays.get(key, default)
 
     def __contains__(self, key: object) -> bool:
-        """Whether there is a key."""
+        """Whether a key exists."""
         return key in self._arrays
 
     def __iter__(self) -> Iterator[str]:
@@ -150,7 +149,7 @@ class Dataset(rows.Sampled):
         return self._arrays.values()
 
     def items(self) -> ItemsView[str, PyTree]:
-        """The keys with their arrays, or dicts of arrays."""
+        """Pairs of keys and arrays, or dicts of arrays."""
         return self._arrays.items()
 
     def __len__(self) -> int:
@@ -158,19 +157,19 @@ class Dataset(rows.Sampled):
         return self._size
 
     def __repr__(self) -> str:
-        """Rows, and the shape and type of each array."""
+        """Number of rows, and the shape and dtype of each array."""
         shapes = ", ".join(f"{k}: {v.dtype}{list(v.shape[1:])}" for k, v in self._flat.items())
         box = self._action_space
         bounds = "" if box is None else f", actions in {units.words(box)}"
         return f"Dataset of {self._size} rows ({shapes}){bounds}"
 
     def tree_flatten(self) -> tuple[tuple[rows.Arrays], Box | None]:
-        """The arrays, for JAX."""
+        """Flattens the dataset for JAX."""
         return (self._arrays,), self._action_space
 
     @classmethod
     def tree_unflatten(cls, action_space: Box | None, children: tuple[rows.Arrays]) -> "Dataset":
-        """Makes a dataset of the arrays that JAX gives back, sampled with a seed of 0."""
+        """Rebuilds a dataset for JAX, with seed 0."""
         dataset = object.__new__(cls)
         dataset._arrays, dataset._action_space = children[0], action_space
         dataset._rng = np.random.default_rng(0)
@@ -183,49 +182,49 @@ class Dataset(rows.Sampled):
 
     @property
     def action_space(self) -> Box | None:
-        """The box that actions are expressed in; `None` if it is not known, or if there is none."""
+        """The box that actions are expressed in; `None` if unknown or if there is none."""
         return self._action_space
 
     @property
     def single_steps(self) -> "Dataset":
-        """The `rewards`, `masks` and `ends` that `n_step` or `split` was given, or the dataset."""
+        """`rewards`, `masks` and `ends` before `n_step` or `split`; else the dataset itself."""
         return self if self._single_steps is None else self._single_steps
 
     @property
     def in_order(self) -> bool:
-        """Whether rows follow each other in time up to the end of an episode, as far as is known.
+        """Whether consecutive rows of an episode are consecutive in time.
 
-        Rows are taken to be given so. `split`, and `get_subset` with gaps within an episode, change it.
+        New datasets are assumed to be; `split`, and `get_subset` with gaps within an episode, are not.
         """
         return self._in_order
 
     # Choosing rows.
 
     def get_subset(self, indx: PyTree) -> "Dataset":
-        """The dataset of some rows.
+        """Selects rows.
 
         Args:
-            indx: Numbers of the rows, a boolean for each row, or a slice (which copies nothing).
+            indx: Row indices, a boolean mask of all rows, or a slice (which copies nothing).
 
         Returns:
-            The dataset.
+            A dataset of these rows.
 
         Raises:
             TypeError: `indx` is none of these.
-            ValueError: It is a scalar.
-            IndexError: A number is out of range, or there is not one boolean for each row.
+            ValueError: `indx` is a scalar.
+            IndexError: An index is out of range, or the mask has the wrong length.
         """
         return self._subset(indx, self._seed)
 
     def split(self, fraction: float, seed: int = 0) -> tuple["Dataset", "Dataset"]:
         """Splits the rows at random.
 
-        Since that cuts episodes, `normalise_rewards` takes the returns of the whole dataset for each
-        part, so that their rewards have one scale.
+        Since that cuts episodes, `normalise_rewards` uses the returns of the whole dataset for both
+        parts, so that their rewards have the same scale.
 
         Args:
-            fraction: Share of the rows in the first part, rounded to whole rows.
-            seed: Seed of the choice.
+            fraction: Fraction of the rows in the first part, rounded to whole rows.
+            seed: Seed of the split.
 
         Returns:
             Two datasets, whose rows keep their order.
@@ -247,7 +246,7 @@ class Dataset(rows.Sampled):
         return parts
 
     def _steps_of_episodes(self) -> "Dataset | None":
-        """The rewards, masks and ends of single steps, without a copy; `None` if some are missing."""
+        """Rewards, masks and ends of single steps, not copied; `None` if any is missing."""
         if "discounts" in self._flat or not {"rewards", "ends"} <= self._flat.keys():
             return None
         return Dataset({key: self._flat[key] for key in _OF_EPISODES if key in self._flat})
@@ -262,7 +261,7 @@ class Dataset(rows.Sampled):
         return subset
 
     def _follow_each_other(self, chosen: slice | np.ndarray) -> bool:
-        """Whether each of some rows is followed by the next one in time, unless it is an end."""
+        """Whether the chosen rows are consecutive in time within episodes."""
         if isinstance(chosen, slice):
             return chosen.step in (None, 1)
         numbers = chosen.ravel()
@@ -272,29 +271,29 @@ class Dataset(rows.Sampled):
     # Transforming.
 
     def n_step(self, n: int, discount: float) -> "Dataset":
-        r"""Transitions over up to `n` steps, none of them over the end of an episode.
+        r"""Computes transitions of up to `n` steps, which never cross the end of an episode.
 
         The reward of row $t$ becomes $\sum_{k=0}^{m-1} \gamma^k r_{t+k}$, and its successor, mask and
-        end are taken from row $t + m - 1$, with $m = n$, or less at the end of the episode or the
-        dataset. A new key `discounts` holds $\gamma^m$, which weighs the value of the successor. The
-        rows must follow each other in time: take it before `split`, not after.
+        end come from row $t + m - 1$, where $m = n$, or less at the end of the episode or the dataset. A
+        new key `discounts` holds $\gamma^m$, the discount of the successor's value. The rows must be in
+        time order: call it before `split`, not after.
 
-        The successors are copied; observations and actions are shared with this dataset.
+        Successors are copied; observations and actions are shared with this dataset.
 
         Sutton, 1988, "Learning to predict by the methods of temporal differences".
 
         Args:
-            n: Largest number of steps.
-            discount: $\gamma$.
+            n: Maximum number of steps.
+            discount: Discount factor $\gamma$.
 
         Returns:
-            The dataset, with as many rows. It needs `rewards`, `next_observations`, `masks` and `ends`.
+            A dataset with as many rows. It needs `rewards`, `next_observations`, `masks` and `ends`.
 
         Raises:
             KeyError: A key is missing.
-            ValueError: `n` is not positive, the dataset has `discounts` already, its rows are not in
-                order, there is not one reward, mask and end for each row, or a row with a mask of 0 is
-                not an end.
+            ValueError: `n` is not positive, the dataset already has `discounts`, its rows are not in
+                order, there is not one reward, mask and end per row, or a row with a mask of 0 is not an
+                end.
         """
         positive("n", n)
         if "discounts" in self:
@@ -317,17 +316,17 @@ class Dataset(rows.Sampled):
         return stepped
 
     def normalise(self, keys: Sequence[str]) -> tuple["Dataset", Normalisation]:
-        """Normalises arrays by the mean and the standard deviation of the first of them.
+        """Normalises arrays with the mean and standard deviation of the first.
 
         Args:
-            keys: Such as `("observations", "next_observations")`; nested ones are joined with slashes.
+            keys: Keys such as `("observations", "next_observations")`; join nested keys with slashes.
 
         Returns:
-            The dataset, and the map that normalises a policy's observations.
+            The normalised dataset, and the map that also normalises a policy's observations.
 
         Raises:
             KeyError: A key is missing.
-            ValueError: Their arrays differ in shape.
+            ValueError: The arrays differ in shape.
             TypeError: `keys` is a string.
         """
         if isinstance(keys, str):
@@ -343,16 +342,16 @@ class Dataset(rows.Sampled):
         return dataset, normalisation
 
     def rescale_actions(self) -> "Dataset":
-        """Continuous actions in [-1, 1], where learners act, whichever box they are expressed in now.
+        """Rescales continuous actions to [-1, 1], the range that learners expect.
 
-        Agents convert actions themselves; a loop of your own around a learner needs it.
+        Agents do this themselves; call it in your own training loop around a learner.
 
         Returns:
-            The dataset, with `action_space` from -1 to 1; this one itself if it has that already, or if
-                actions are integers.
+            The dataset with `action_space` from -1 to 1; itself if nothing needs to be rescaled, or if
+            actions are integers.
 
         Raises:
-            ValueError: The box of the actions is not known.
+            ValueError: The box of the actions is unknown.
         """
         box, actions = self._action_space, self._flat.get(units.ACTIONS)
         if box is None and actions is not None and actions.dtype.kind in "iu":
@@ -371,7 +370,7 @@ class Dataset(rows.Sampled):
         return dataset
 
     def _with(self, columns: Mapping[str, np.ndarray]) -> "Dataset":
-        """The dataset with other values in some columns, which may have other units."""
+        """Returns the dataset with some columns replaced; new actions lose their units."""
         space = None if units.ACTIONS in columns else self._action_space
         dataset = Dataset(rows.unflatten({**self._flat, **columns}), self._seed, space)
         dataset._in_order = self._in_order
@@ -380,17 +379,17 @@ class Dataset(rows.Sampled):
     # On disk.
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes the arrays, compressed, to a new file, with the bounds of actions if it knows them.
+        """Writes the arrays, compressed, and the bounds of actions, if known, to a new file.
 
         Args:
-            path: The file, which must not exist. Its ending decides the format: `.npz` of NumPy, or
-                HDF5 (`.h5` or `.hdf5`), whose groups nest as the dicts do.
+            path: A new file. The suffix decides the format: NumPy's `.npz`, or HDF5 (`.h5` or `.hdf5`)
+                with groups for nested dicts.
 
         Raises:
-            ValueError: The ending is unknown.
+            ValueError: The suffix is unknown.
             FileExistsError: The file exists.
-            FileNotFoundError: Its folder does not exist.
-            TypeError: The format cannot keep the type of an array.
+            FileNotFoundError: The folder does not exist.
+            TypeError: The format does not support the dtype of an array.
             ImportError: HDF5 files need `jaxagents[hdf5]`.
         """
         box = self._action_space
@@ -402,20 +401,20 @@ class Dataset(rows.Sampled):
     def load(
         cls, path: str | os.PathLike, seed: int = 0, action_space: units.Bounds = None
     ) -> "Dataset":
-        """Reads what [`save`][jaxagents.data.Dataset.save] wrote.
+        """Reads a file written by [`save`][jaxagents.data.Dataset.save].
 
         Args:
             path: The file.
-            seed: Seed of the sampling.
-            action_space: The space that actions are of, or its bounds, if the file does not say it; see
-                the constructor.
+            seed: Seed for sampling.
+            action_space: The space of the actions, or its bounds, if the file lacks them; see the
+                constructor.
 
         Returns:
             The dataset.
 
         Raises:
-            ValueError: The file's ending is of another format, its arrays do not fit together, or it
-                says that actions are of another space.
+            ValueError: The suffix is unknown, the arrays do not fit together, or the file declares
+                another action space.
             ImportError: HDF5 files need `jaxagents[hdf5]`.
         """
         flat, known = files.read(path), None
@@ -432,7 +431,7 @@ def _seed_of(sequence: np.random.SeedSequence) -> int:
 def _n_step_rewards(
     rewards: np.ndarray, ends: np.ndarray, n: int, gamma: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The discounted sum of rewards of up to `n` steps, the last row summed, and its discount."""
+    """Discounted sums of up to `n` rewards, the last row of each sum, and the discount after it."""
     last = np.arange(len(rewards))
     n_steps, goes_on = np.ones(len(rewards), int), np.ones(len(rewards), bool)
     sums = np.asarray(rewards, np.float32)[last]
@@ -445,7 +444,7 @@ def _n_step_rewards(
 
 
 def _std(array: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Standard deviation over the first axis, a few rows at a time to save memory."""
+    """Standard deviation over the first axis, computed in chunks to save memory."""
     n_rows = max(1, _NUMBERS_AT_ONCE // max(1, mean.size))
     squares = np.zeros_like(mean)
     for start in range(0, len(array), n_rows):

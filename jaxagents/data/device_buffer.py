@@ -19,7 +19,7 @@ from jaxagents.envs.spaces import Box
 
 
 class DeviceBuffer(struct.PyTreeNode):
-    """The most recent transitions of several environments, as a pytree for compiled loops.
+    """A replay buffer of several environments, as a pytree for compiled loops.
 
     ```python
     buffer = DeviceBuffer.create(example_transition, capacity=1_000_000, n_envs=10)
@@ -37,31 +37,30 @@ class DeviceBuffer(struct.PyTreeNode):
     ```
 
     A loop's carry and donated arguments are written in place. In each step, add first, then sample: to
-    write after reading, XLA copies the whole buffer, unless what is added depends on what was read.
+    write after reading, XLA copies the whole buffer, unless the new transitions depend on those read.
 
-    Transitions are dicts as [`ReplayBuffer`][jaxagents.data.ReplayBuffer] has them, with the *true*
-    successor as `next_observations`, `masks` (0 where the environment ended the episode, so that nothing
-    follows, else 1) and `ends` (whether the row is the last of its episode, be it terminated or
-    truncated). Rows lie in order of time, and at each time in order of the environments: the next row in
-    time after row `i` is row `(i + n_envs) % capacity`.
+    Transitions are dicts as in [`ReplayBuffer`][jaxagents.data.ReplayBuffer], with the *true* successor
+    as `next_observations`, `masks` (0 where the episode terminated, else 1) and `ends` (whether the row
+    is the last of its episode, terminated or truncated). Rows are ordered by time, then by environment:
+    the successor in time of row `i` is row `(i + n_envs) % capacity`.
 
-    Environments may be split into groups, and each group gives its part of every batch, so that devices
-    that share out the groups draw batches without asking each other for rows. Arrays then have a leading
-    axis of groups, and numbers of rows are shaped `(groups, rows of each, ...)`. Environments are
-    assigned to groups in order, and batches have the rows of the groups in order.
+    Environments may be split into groups, each of which provides an equal part of every batch, so that
+    devices that share the groups need not exchange rows. Arrays then have a leading group axis, and row
+    indices are shaped `(groups, rows per group, ...)`. Environments are assigned to groups in order, and
+    batches concatenate the groups' rows in order.
 
     Attributes:
         storage: Arrays with a leading axis of `capacity` rows.
-        position: Row to which the next transitions go.
-        size: Number of rows held, which are the first ones.
+        position: Row at which the next transitions are written.
+        size: Number of rows stored, always the first ones.
         priorities: Priorities of the rows; `None` without them.
-        capacity: Number of rows that each group can hold (static).
-        n_envs: Number of environments of each group (static).
-        prioritised_length: Number of rows, following each other in time, whose first one has their
+        capacity: Maximum number of rows per group (static).
+        n_envs: Number of environments per group (static).
+        prioritised_length: Length of the sequences that priorities belong to; the first row has the
             priority (static).
         n_groups: Number of groups (static).
-        action_space: The box that actions are expressed in, which datasets made of the buffer know;
-            `None` if it is not known, or if there is none (static).
+        action_space: The box that actions are expressed in, for datasets made from the buffer; `None` if
+            unknown or if there is none (static).
     """
 
     storage: PyTree
@@ -85,17 +84,17 @@ class DeviceBuffer(struct.PyTreeNode):
         n_groups: int = 1,
         action_space: units.Bounds = None,
     ) -> "DeviceBuffer":
-        """An empty buffer.
+        """Creates an empty buffer.
 
         Args:
-            example: One transition of one environment, or its shapes (`jax.ShapeDtypeStruct`), in a dict
-                that may be nested.
-            capacity: Number of rows that it can hold, in all groups together, a multiple of `n_envs`.
-            n_envs: Number of transitions that are added at a time, one of each environment, a multiple
-                of `n_groups`.
+            example: One transition of one environment, or its shapes (`jax.ShapeDtypeStruct`), in a
+                possibly nested dict.
+            capacity: Maximum number of rows in all groups together, a multiple of `n_envs`.
+            n_envs: Number of environments, each of which adds one transition at a time; a multiple of
+                `n_groups`.
             prioritised: Whether rows have priorities.
-            prioritised_length: Number of rows that each priority is for, the row itself and the ones
-                that follow it in time. Rows that are not followed by so many have a priority of zero.
+            prioritised_length: Length of the sequence that starts at a row and shares its priority. Rows
+                without a complete sequence have priority zero.
             n_groups: Number of groups of environments.
             action_space: The space of the actions, or its bounds; see
                 [`ReplayBuffer.create`][jaxagents.data.ReplayBuffer.create].
@@ -105,7 +104,7 @@ class DeviceBuffer(struct.PyTreeNode):
 
         Raises:
             ValueError: A number is not positive, `capacity` is not a multiple of `n_envs` or `n_envs`
-                not one of `n_groups`, or `capacity` does not hold `prioritised_length` rows of each
+                not one of `n_groups`, or `capacity` is too small for `prioritised_length` rows per
                 environment.
             TypeError: A size is not an integer.
         """
@@ -140,20 +139,20 @@ class DeviceBuffer(struct.PyTreeNode):
         )
 
     def add(self, transitions: PyTree) -> "DeviceBuffer":
-        """Adds one transition of each environment, in place of the oldest once it is full.
+        """Adds one transition per environment, overwriting the oldest once it is full.
 
-        With priorities, they get the largest that any row had so far; with a `prioritised_length`, once
-        so many rows are there.
+        New rows get the largest priority so far, with a `prioritised_length` once their sequence is
+        complete.
 
         Args:
-            transitions: Structured as the example, with a leading axis of all environments.
+            transitions: Structured like the example, with a leading axis of all environments.
 
         Returns:
-            The buffer.
+            The updated buffer.
 
         Raises:
-            ValueError: The structure or a shape differs; the error names the key.
-            TypeError: An array is of another kind, such as real numbers where whole ones are held.
+            ValueError: The structure or a shape differs; the message names the key.
+            TypeError: An array is of another kind, such as real numbers for stored integers.
         """
         if self.n_groups > 1:
             return self._of_groups(DeviceBuffer.add, self._split(transitions), gives_buffer=True)
@@ -167,15 +166,15 @@ class DeviceBuffer(struct.PyTreeNode):
         )
 
     def end_episodes(self, where: Bool[Array, "environments"]) -> "DeviceBuffer":
-        """Marks the newest transition of some environments as the last of its episode.
+        """Marks the newest transition of some environments as the end of its episode.
 
-        So do those who give an episode up, to begin another one in its place.
+        Use it to abandon an episode and begin another.
 
         Args:
-            where: In which environments.
+            where: Whether to do so in each environment.
 
         Returns:
-            The buffer.
+            The updated buffer.
         """
         if self.n_groups > 1:
             return self._of_groups(DeviceBuffer.end_episodes, self._split(where), gives_buffer=True)
@@ -196,26 +195,26 @@ class DeviceBuffer(struct.PyTreeNode):
         return tree.set_block(first, self.n_envs, priority)
 
     def sample(self, key: Key[Array, ""], batch_size: int) -> PyTree:
-        """Rows drawn uniformly, with replacement. An empty buffer gives zeros.
+        """Draws rows uniformly, with replacement. From an empty buffer, they are zeros.
 
         Args:
             key: Random key.
             batch_size: Number of rows.
 
         Returns:
-            Structured as the example, with a leading axis of `batch_size`.
+            Rows structured like the example, with a leading axis of `batch_size`.
         """
         return self.take(self.sample_indices(key, batch_size))
 
     def sample_indices(self, key: Key[Array, ""], batch_size: int) -> Int[Array, "batch_size"]:
-        """Numbers of rows held, drawn uniformly, with replacement.
+        """Draws indices of stored rows uniformly, with replacement.
 
         Args:
             key: Random key.
             batch_size: Number of rows.
 
         Returns:
-            The numbers.
+            The indices.
         """
         if self.n_groups > 1:
             n_rows = self._of_each(batch_size)
@@ -225,18 +224,18 @@ class DeviceBuffer(struct.PyTreeNode):
     def sample_sequences(
         self, key: Key[Array, ""], n_sequences: int, length: int
     ) -> Int[Array, "n_sequences length"]:
-        """Numbers of rows that follow each other in time, drawn uniformly, with replacement.
+        """Draws sequences of consecutive rows uniformly, with replacement.
 
-        A sequence is from one environment, and may hold ends of episodes. Each environment must have
-        added `length` rows.
+        A sequence comes from one environment and may cross ends of episodes. Each environment must have
+        added at least `length` rows.
 
         Args:
             key: Random key.
             n_sequences: Number of sequences.
-            length: Number of rows of each.
+            length: Number of rows per sequence.
 
         Returns:
-            The numbers, in order of time.
+            Row indices in time order.
         """
         if self.n_groups > 1:
             n_of_each = self._of_each(n_sequences, "n_sequences")
@@ -248,55 +247,57 @@ class DeviceBuffer(struct.PyTreeNode):
         return self.sequences(oldest + ops.random_indices(key, n_sequences, n_starts), length)
 
     def sequences(self, starts: Int[Array, "*shape"], length: int) -> Int[Array, "*shape length"]:
-        """Numbers of rows that follow each other in time.
+        """Indices of consecutive rows of the same environment.
 
         Args:
-            starts: Number of the first row of each sequence.
-            length: Number of rows of each.
+            starts: Index of the first row of each sequence.
+            length: Number of rows per sequence.
 
         Returns:
-            The numbers, in order of time.
+            Row indices in time order.
         """
         return jnp.add.outer(starts, self.n_envs * jnp.arange(length)) % self.capacity
 
     def take(self, indices: Int[Array, "*shape"]) -> PyTree:
-        """Rows by their numbers.
+        """Gathers rows.
 
         Args:
-            indices: The numbers.
+            indices: Row indices.
 
         Returns:
-            Structured as the example, with the axes of `indices` in front, the groups joined.
+            Rows structured like the example, with leading axes as in `indices`, but the groups joined.
         """
         if self.n_groups > 1:
-            return _joined(self._of_groups(DeviceBuffer.take, indices))
+            return _join_groups(self._of_groups(DeviceBuffer.take, indices))
         return _take(self.storage, indices)
 
     def n_step(self, indices: Int[Array, "*shape"], n: int, gamma: ArrayLike) -> PyTree:
-        r"""Transitions over up to `n` steps, none of them over the end of an episode.
+        r"""Gathers transitions of up to `n` steps, which never cross the end of an episode.
 
         The reward of the row at time $t$ becomes $\sum_{k=0}^{m-1} \gamma^k r_{t+k}$, and its
-        successor, mask and end are taken from time $t + m - 1$, with $m = n$, or less at the end of the
-        episode or of its environment's rows. A new key `discounts` holds $\gamma^m$, which weighs the
-        value of the successor.
+        successor, mask and end come from time $t + m - 1$, where $m = n$, or less at the end of the
+        episode or of its environment's rows. A new key `discounts` holds $\gamma^m$, the discount of the
+        successor's value.
 
         Sutton, 1988, "Learning to predict by the methods of temporal differences".
 
         Args:
-            indices: Numbers of the rows.
-            n: Largest number of steps (static).
-            gamma: $\gamma$.
+            indices: Row indices.
+            n: Maximum number of steps (static).
+            gamma: Discount factor $\gamma$.
 
         Returns:
-            The rows as `take` gives them, with `discounts`.
+            Rows as from `take`, with `discounts`.
 
         Raises:
-            ValueError: `n` is not positive, or there is not one reward, mask and end for each row.
+            ValueError: `n` is not positive, or there is not one reward, mask and end per row.
             KeyError: A key is missing.
         """
         positive("n", n)
         if self.n_groups > 1:
-            return _joined(self._of_groups(lambda group, i: group.n_step(i, n, gamma), indices))
+            return _join_groups(
+                self._of_groups(lambda group, i: group.n_step(i, n, gamma), indices)
+            )
         keys = "rewards", *rows.OF_THE_LAST
         rows.check_columns("n_step", keys, self.storage, "the buffer")
         window = jnp.add.outer(indices, self.n_envs * jnp.arange(n)) % self.capacity
@@ -316,13 +317,12 @@ class DeviceBuffer(struct.PyTreeNode):
     def sample_prioritised(
         self, key: Key[Array, ""], batch_size: int
     ) -> tuple[Int[Array, "batch_size"], Float[Array, "batch_size"]]:
-        r"""Numbers of rows, drawn with probabilities in proportion to their priorities.
+        r"""Draws row indices with probabilities proportional to their priorities.
 
         $$P_i = \frac{p_i}{\sum_j p_j}$$
 
-        Rows without priority are never drawn: with a `prioritised_length`, rows that are not followed by
-        so many. If all are zero, the first row is drawn each time, with a probability that
-        is not a number.
+        Rows with priority zero are never drawn; with a `prioritised_length`, these include rows without
+        a complete sequence. If all priorities are zero, every draw is row 0, with probability NaN.
 
         Schaul et al., 2016, "Prioritized experience replay", the proportional variant.
 
@@ -331,9 +331,9 @@ class DeviceBuffer(struct.PyTreeNode):
             batch_size: Number of rows.
 
         Returns:
-            The numbers, and $P_i$ of each, for
-            [`importance_weights`][jaxagents.data.importance_weights]. Groups give equally many rows
-            each, so that $P_i$ is the probability within its group, divided by the number of groups.
+            The indices, and their $P_i$ for
+            [`importance_weights`][jaxagents.data.importance_weights]. Groups provide equally many rows,
+            so $P_i$ is the probability within the group divided by the number of groups.
 
         Raises:
             ValueError: The buffer has no priorities.
@@ -350,12 +350,12 @@ class DeviceBuffer(struct.PyTreeNode):
         r"""Sets the priorities of rows.
 
         Args:
-            indices: Numbers of the rows. One that occurs twice gets either of its priorities.
-            priorities: Not negative, and finite; in the paper
-                $p_i = (|\delta_i| + \epsilon)^\alpha$ of the temporal-difference error $\delta_i$.
+            indices: Row indices. A repeated index gets any one of its priorities.
+            priorities: New priorities, non-negative and finite; in the paper
+                $p_i = (|\delta_i| + \epsilon)^\alpha$ for the temporal-difference error $\delta_i$.
 
         Returns:
-            The buffer.
+            The updated buffer.
 
         Raises:
             ValueError: The buffer has no priorities.
@@ -367,21 +367,21 @@ class DeviceBuffer(struct.PyTreeNode):
         return self.replace(priorities=self._priority_tree().set(indices, priorities))
 
     def to_dataset(self, seed: int = 0) -> Dataset:
-        """A copy of what the buffer holds, on the host.
+        """Copies the stored rows to a dataset on the host.
 
-        The rows of the first environment come in order of time, then the rows of the next. The newest
-        row of each is an end, even in the middle of an episode, so that
-        [`Dataset.n_step`][jaxagents.data.Dataset.n_step] does not go on with another environment. Tuples
-        and dataclasses, such as observations or memories may be, become dicts of their parts.
+        Rows are grouped by environment, in time order. The newest row of each environment is marked as
+        an end, even in the middle of an episode, so that
+        [`Dataset.n_step`][jaxagents.data.Dataset.n_step] does not continue in another environment.
+        Tuples and dataclasses, in observations or memories for instance, become dicts of their parts.
 
         Args:
-            seed: Seed of the dataset's sampling.
+            seed: Seed for sampling from the dataset.
 
         Returns:
             The dataset.
 
         Raises:
-            ValueError: The buffer is one of several, as `jax.vmap` makes them.
+            ValueError: The buffer is a batch of buffers, as `jax.vmap` makes them.
         """
         if jnp.ndim(self.size):
             raise ValueError(
@@ -409,7 +409,7 @@ class DeviceBuffer(struct.PyTreeNode):
     def _of_groups(
         self, function: Callable[..., PyTree], *args: PyTree, gives_buffer: bool = False
     ) -> PyTree:
-        """Applies a function of one group's buffer to the buffers of all groups."""
+        """Vmaps a function of one group's buffer over all groups."""
         groups = self.replace(n_groups=1)
         axes = groups.replace(storage=0, position=None, size=None, priorities=0)
         out_axes = axes if gives_buffer else 0
@@ -431,7 +431,7 @@ class DeviceBuffer(struct.PyTreeNode):
         return n_rows // self.n_groups
 
 
-def _joined(tree: PyTree) -> PyTree:
+def _join_groups(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
 
 
@@ -442,7 +442,7 @@ def _take(arrays: PyTree, indices: Array) -> PyTree:
 def _write(array: Array, new: Array, first: Int[Array, ""]) -> Array:
     """Writes new rows to an array.
 
-    A single row is written twice. Otherwise XLA takes it for so little work that it repeats it where
+    A single row is written twice. Otherwise XLA considers the write so cheap that it repeats it wherever
     rows are read, and copies the whole array to keep the old one for that.
     """
     if len(new) == 1:
@@ -451,7 +451,7 @@ def _write(array: Array, new: Array, first: Int[Array, ""]) -> Array:
 
 
 def _convert(transitions: PyTree, storage: PyTree, n_envs: int) -> PyTree:
-    """Transitions in the structure and the types of the storage, after a check that they fit."""
+    """Checks transitions and converts them to the structure and dtypes of the storage."""
     new, held = leaves_by_name(transitions), leaves_by_name(storage)
     if new.keys() != held.keys():
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Files of named arrays: `.npz` of NumPy and HDF5."""
+"""Files of named arrays: NumPy's `.npz`, and HDF5."""
 
 import os
 import zipfile
@@ -12,22 +12,22 @@ from jaxagents.core.extras import require
 from jaxagents.core.files import new_file, with_ending
 
 BOUNDS = ("actions/low", "actions/high")
-"""The names of the bounds of actions, which no other arrays can have beside an array of actions."""
+"""Names of the bounds of actions. No other arrays can have them if there is an array of actions."""
 
 
 def write(path: str | os.PathLike, flat: Mapping[str, np.ndarray]) -> None:
     """Writes arrays, compressed, to a new file.
 
     Args:
-        path: The file, which must not exist. Its ending decides the format: `.npz`, or `.h5` or `.hdf5`.
-        flat: Arrays by name. A slash in a name separates the groups of HDF5; `BOUNDS` become attributes
+        path: A new file. The suffix decides the format: `.npz`, or `.h5` or `.hdf5`.
+        flat: Arrays by name. In HDF5, slashes in names separate groups, and `BOUNDS` become attributes
             of the actions.
 
     Raises:
-        ValueError: The ending is unknown.
+        ValueError: The suffix is unknown.
         FileExistsError: The file exists.
-        FileNotFoundError: Its folder does not exist.
-        TypeError: The format cannot keep the type of an array; the error names the array.
+        FileNotFoundError: The folder does not exist.
+        TypeError: The format does not support the dtype of an array; the message names the array.
     """
     path = new_file(with_ending(path, _FORMATS))
     file_format = _FORMATS[path.suffix]
@@ -43,7 +43,7 @@ def write(path: str | os.PathLike, flat: Mapping[str, np.ndarray]) -> None:
 
 
 def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
-    """Reads what [`write`][jaxagents.data.files.write] wrote, or another file of these formats.
+    """Reads a file written by [`write`][jaxagents.data.files.write], or another of these formats.
 
     Args:
         path: The file.
@@ -52,7 +52,7 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
         The arrays by name.
 
     Raises:
-        ValueError: The ending is unknown, or an HDF5 file keeps an array in another file.
+        ValueError: The suffix is unknown, or an HDF5 file refers to arrays in other files.
     """
     path = with_ending(path, _FORMATS)
     return _FORMATS[path.suffix].read(path)
@@ -62,11 +62,11 @@ class _Format(NamedTuple):
     write: Callable[[Path, Mapping[str, np.ndarray]], None]
     read: Callable[[Path], dict[str, np.ndarray]]
     kinds: str
-    """Kinds of `numpy.dtype` that come back as they were."""
+    """Kinds of `numpy.dtype` that the format preserves."""
 
 
 def _write_npz(path: Path, flat: Mapping[str, np.ndarray]) -> None:
-    """Does what `np.savez_compressed` does, which takes no arrays named `file` or `allow_pickle`."""
+    """Like `np.savez_compressed`, but also accepts arrays named `file` or `allow_pickle`."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in flat.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:

@@ -1,4 +1,4 @@
-"""Datasets of [Minari](https://minari.farama.org), the successor of D4RL, read and written."""
+"""Reads and writes datasets of [Minari](https://minari.farama.org), the successor of D4RL."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,31 +16,30 @@ _KEYS = ("observations", "actions", "rewards", "next_observations", "masks", "en
 def from_minari(
     dataset: Any, *, single_precision: bool = True, rescale_actions: bool = False, seed: int = 0
 ) -> Dataset:
-    """Reads the transitions of a Minari dataset into memory, one episode after another.
+    """Reads the transitions of a Minari dataset into memory, episode by episode.
 
-    Nothing is downloaded: `minari download ID` does that beforehand. Dict spaces become dicts, and tuple
-    spaces dicts with the keys `"0"`, `"1"`, and so on. The successor of an episode's last row is the
-    last observation that Minari keeps, so that truncated episodes can be bootstrapped. Actions are in
-    the units of Minari's action space, which the dataset knows.
+    It does not download anything: run `minari download ID` first. Dict spaces become dicts, and tuple
+    spaces dicts with the keys `"0"`, `"1"` and so on. The successor of an episode's last row is Minari's
+    last observation, so that truncated episodes can bootstrap. Actions are in the units of Minari's
+    action space, which the dataset remembers.
 
     Args:
-        dataset: Identifier of a dataset on this machine, or a `minari.MinariDataset`, such as a filtered
-            one.
-        single_precision: Whether to keep 64-bit real numbers as 32-bit ones.
-        rescale_actions: Whether to map the actions from the bounds of their space to [-1, 1], for a
-            learner in a loop of your own; see
+        dataset: Identifier of a local dataset, or a `minari.MinariDataset`, such as a filtered one.
+        single_precision: Whether to convert 64-bit real numbers to 32 bits.
+        rescale_actions: Whether to rescale actions from their bounds to [-1, 1], for your own training
+            loop around a learner; see
             [`Dataset.rescale_actions`][jaxagents.data.Dataset.rescale_actions].
-        seed: Seed of the sampling.
+        seed: Seed for sampling.
 
     Returns:
         A dataset of `observations`, `actions`, `rewards`, `next_observations`, `masks` (0 where the
-        environment ended the episode, else 1) and `ends` (whether the row is its episode's last).
+        episode terminated, else 1) and `ends` (whether the row is the last of its episode).
 
     Raises:
         FileNotFoundError: There is no such dataset on this machine.
-        ValueError: It is empty, its episodes do not fit together, or actions that are not of a bounded
-            box are to be rescaled.
-        TypeError: A part of it, such as a graph, is not an array.
+        ValueError: The dataset is empty, its episodes do not fit together, or actions without finite
+            bounds should be rescaled.
+        TypeError: A part of the dataset, such as a graph, is not an array.
         ImportError: Minari is not installed.
     """
     minari = require("minari", "minari")
@@ -91,7 +90,7 @@ def _arrays(key: str, nested: Any) -> dict[str, np.ndarray]:
 
 
 def _in_dicts(nested: Any) -> PyTree:
-    """Nested dicts and tuples, all as dicts."""
+    """Converts nested tuples to dicts."""
     if isinstance(nested, tuple):
         nested = {str(i): part for i, part in enumerate(nested)}
     if isinstance(nested, Mapping):
@@ -102,7 +101,7 @@ def _in_dicts(nested: Any) -> PyTree:
 def _with_room(
     array: np.ndarray | None, name: str, values: np.ndarray, n_rows: int, single_precision: bool
 ) -> np.ndarray:
-    """The array for all rows of a name, made or widened so that it can hold these values."""
+    """The array for all rows, allocated or cast to a wider dtype so that it can hold the values."""
     dtype = values.dtype if array is None else np.promote_types(array.dtype, values.dtype)
     if single_precision and dtype == np.float64:
         dtype = np.dtype(np.float32)
@@ -124,22 +123,22 @@ def to_minari(
     action_space: Any = None,
     **metadata: Any,
 ) -> Any:
-    """Writes a dataset to Minari's folder on this machine, cut into episodes.
+    """Writes a dataset to Minari's local folder, split into episodes.
 
-    Its rows must be in the order of time. If the last is not an end, its episode counts as truncated.
-    Actions are converted from the units that the dataset knows to those of `action_space`; otherwise
-    [`from_minari`][jaxagents.data.from_minari] gives the same arrays back. Only the keys that it gives
-    are written; images are not compressed with loss unless `jpeg_encoding=True`.
+    Rows must be in time order. If the last row is not an end, its episode counts as truncated. Actions
+    are converted from the dataset's units to those of `action_space`; apart from that,
+    [`from_minari`][jaxagents.data.from_minari] reads the same arrays back. Only its keys are written;
+    images are stored losslessly unless `jpeg_encoding=True`.
 
-    If the dataset does not know the units of its actions, they are taken to be in those of
-    `action_space`, with a warning where they might be rescaled to [-1, 1].
+    If the units of the dataset's actions are unknown, they are assumed to be those of `action_space`,
+    with a warning if the actions may have been rescaled to [-1, 1].
 
     Args:
-        dataset: Transitions with the keys that `from_minari` gives.
-        dataset_id: Name that is not taken yet, such as `"pendulum/expert-v0"`.
-        env: The environment that the transitions are of, its identifier or its specification.
-        observation_space: Space of the observations; by default `env.observation_space`.
-        action_space: Space of the actions; by default `env.action_space`.
+        dataset: Transitions with the keys that `from_minari` returns.
+        dataset_id: A new name, such as `"pendulum/expert-v0"`.
+        env: The environment of the transitions, its identifier or its specification.
+        observation_space: Observation space; by default `env.observation_space`.
+        action_space: Action space; by default `env.action_space`.
         **metadata: Further arguments of `minari.create_dataset_from_buffers`: `author`, `author_email`,
             `algorithm_name`, `code_permalink`, `description`, `eval_env`, and so on.
 
@@ -148,8 +147,8 @@ def to_minari(
 
     Raises:
         KeyError: A key is missing.
-        ValueError: The name is taken, a space is missing or does not fit, the rows are not whole
-            episodes in the order of time, or actions of unknown units seem to be rescaled.
+        ValueError: The name is taken, a space is missing or does not match, the rows are not whole
+            episodes in time order, or actions in unknown units seem to be rescaled.
         ImportError: Minari is not installed.
     """
     minari = require("minari", "minari")
@@ -183,9 +182,9 @@ def _spaces(env: Any, observation_space: Any, action_space: Any) -> dict[str, An
 
 
 def _in_units_of(space: Any, dataset: Dataset) -> Dataset:
-    """A dataset with actions in the units of a space."""
+    """Converts a dataset's actions to the units of a space."""
     own, known, actions = units.box_of(space), dataset.action_space, dataset["actions"]
-    if own is None or np.shape(actions)[1:] != own.shape:  # which is refused later, if it is wrong
+    if own is None or np.shape(actions)[1:] != own.shape:  # an error is raised later if it is wrong
         return dataset
     if known is None:
         units.check_units(actions, own, "the environment")
@@ -196,7 +195,7 @@ def _in_units_of(space: Any, dataset: Dataset) -> Dataset:
 
 
 def _in_space(space: Any, name: str, values: PyTree) -> PyTree:
-    """Turns nested dicts of arrays into the dicts and tuples of a space."""
+    """Converts nested dicts of arrays to the dicts and tuples of a space."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Dict | spaces.Tuple):
@@ -215,7 +214,7 @@ def _in_space(space: Any, name: str, values: PyTree) -> PyTree:
 
 
 def _episodes(dataset: Dataset) -> list[slice]:
-    """The rows of each episode, after a check that they are whole and in order."""
+    """The rows of each episode; checks that episodes are whole and in time order."""
     if len(dataset) == 0:
         raise ValueError("The dataset has no rows to write.")
     ends = np.asarray(dataset["ends"], bool)
@@ -237,7 +236,7 @@ def _episodes(dataset: Dataset) -> list[slice]:
 
 
 def _buffer(episode: Dataset, spaces: Mapping[str, Any]) -> Any:
-    """An episode in the form that Minari takes."""
+    """Converts an episode to Minari's format."""
     from minari.data_collector import EpisodeBuffer
 
     observed = rows.flatten({"observations": episode["observations"]})

@@ -1,4 +1,4 @@
-"""Sampling in proportion to priorities."""
+"""Sampling proportional to priorities."""
 
 import itertools
 
@@ -8,21 +8,21 @@ from flax import struct
 from jaxtyping import Array, ArrayLike, Float, Int, Key
 
 FAN_OUT = 16
-"""Children of a node."""
+"""Number of children per node."""
 
 _LARGEST_SUM = 1e38
 
 
 class PriorityTree(struct.PyTreeNode):
-    """Priorities of numbered items, and their sums in blocks, in blocks of blocks, and so on.
+    """A sum tree of priorities.
 
-    Sums are computed anew where priorities change instead of being added to, so that they do not drift.
+    Where priorities change, sums are recomputed rather than updated, so that they do not drift.
 
     Schaul et al., 2016, "Prioritized experience replay", with more children per node.
 
     Attributes:
-        levels: The priorities, and sums of ever larger blocks; zero where there is nothing.
-        largest: The largest priority so far, 1 or more.
+        levels: The priorities, followed by the sums of each level, padded with zeros.
+        largest: The largest priority so far, at least 1.
     """
 
     levels: tuple[Float[Array, "n_nodes"], ...]
@@ -30,7 +30,7 @@ class PriorityTree(struct.PyTreeNode):
 
     @classmethod
     def create(cls, n_items: int) -> "PriorityTree":
-        """A tree of items without priority.
+        """Creates a tree in which all priorities are zero.
 
         Args:
             n_items: Number of items.
@@ -45,15 +45,15 @@ class PriorityTree(struct.PyTreeNode):
         return cls(levels, jnp.ones((), jnp.float32))
 
     def set(self, indices: Int[Array, "n"], priorities: Float[Array, "n"]) -> "PriorityTree":
-        """Gives priorities to items.
+        """Sets the priorities of items.
 
         Args:
-            indices: Numbers of the items. One that occurs twice gets either of its priorities.
-            priorities: Their priorities. Negative ones and NaN count as zero, and those so large that a
-                sum might overflow as the largest with which none can.
+            indices: Indices of the items. A repeated index gets any one of its priorities.
+            priorities: New priorities. Negative ones and NaN count as zero, and large ones are clipped
+                so that no sum can overflow.
 
         Returns:
-            The tree.
+            The updated tree.
         """
         leaves, *sums = self.levels
         priorities = jnp.asarray(priorities, leaves.dtype)
@@ -70,22 +70,22 @@ class PriorityTree(struct.PyTreeNode):
     def set_block(
         self, first: Int[Array, ""], n: int, priority: Float[Array, ""]
     ) -> "PriorityTree":
-        """Gives one priority, which is not above the largest so far, to items that follow each other.
+        """Sets consecutive items to one priority, which must not exceed `largest`.
 
         Args:
-            first: Number of the first.
+            first: Index of the first item.
             n: Number of items.
-            priority: Their priority, such as `largest`.
+            priority: New priority, such as `largest`.
 
         Returns:
-            The tree.
+            The updated tree.
         """
         leaves, *sums = self.levels
         priorities = jnp.full(n, self._after_reading(priority))
         levels = [jax.lax.dynamic_update_slice(leaves, priorities, (first,))]
         for parents in sums:
             n_blocks = len(levels[-1]) // FAN_OUT
-            n = min((n + FAN_OUT - 2) // FAN_OUT + 1, n_blocks)  # most blocks they may lie in
+            n = min((n + FAN_OUT - 2) // FAN_OUT + 1, n_blocks)  # most blocks that they can touch
             first = jnp.minimum(first // FAN_OUT, n_blocks - n)
             children = jax.lax.dynamic_slice(levels[-1], (first * FAN_OUT,), (n * FAN_OUT,))
             new = children.reshape(n, FAN_OUT).sum(axis=-1)
@@ -93,23 +93,23 @@ class PriorityTree(struct.PyTreeNode):
         return self.replace(levels=tuple(levels))
 
     def sample(self, key: Key[Array, ""], n: int) -> tuple[Int[Array, "n"], Float[Array, "n"]]:
-        """Draws items with probabilities in proportion to their priorities, with replacement.
+        """Draws items with replacement, with probabilities proportional to their priorities.
 
-        Each level takes a new random number, since one alone has too few digits for many items. If all
-        priorities are zero, it is the first item each time, and its probability is not a number.
+        Each level uses a new random number, since a single one has too few digits for many items. If all
+        priorities are zero, every draw is item 0, with probability NaN.
 
         Args:
             key: Random key.
             n: Number of items to draw.
 
         Returns:
-            Their numbers and their probabilities.
+            Their indices and their probabilities.
         """
         fractions = jax.random.uniform(key, (len(self.levels), n), jnp.float32)
         indices = jnp.zeros(n, jnp.int32)
         for level, fraction in zip(reversed(self.levels), fractions, strict=True):
             children = level.reshape(-1, FAN_OUT)[indices]
-            indices = indices * FAN_OUT + _chosen(children, fraction)
+            indices = indices * FAN_OUT + _choose_child(children, fraction)
         probabilities = self.levels[0][indices] / self._total
         return jnp.where(probabilities > 0.0, indices, 0), probabilities  # see _after_reading
 
@@ -118,21 +118,20 @@ class PriorityTree(struct.PyTreeNode):
         return self.levels[-1].sum()
 
     def _after_reading(self, values: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-        """The values, made to depend on all sums.
+        """Makes values depend on all sums.
 
-        XLA copies an array before writing to it, unless the dependencies of the program show that all
-        reading of it is done.
+        XLA copies an array before writing to it, unless dependencies show that nothing reads it later.
         """
         return jnp.where(self._total >= 0.0, values, jnp.nan)
 
 
 def importance_weights(probabilities: Float[Array, "n"], exponent: ArrayLike) -> Float[Array, "n"]:
-    r"""Weights that correct for the probabilities with which a batch was drawn.
+    r"""Weights that correct for non-uniform sampling.
 
     $$w_i = \frac{(N P_i)^{-\beta}}{\max_j (N P_j)^{-\beta}}
           = \left(\frac{\min_j P_j}{P_i}\right)^{\beta}$$
 
-    The number $N$ of rows held cancels out.
+    The number $N$ of stored rows cancels out.
 
     Schaul et al., 2016, "Prioritized experience replay", section 3.4.
 
@@ -146,10 +145,12 @@ def importance_weights(probabilities: Float[Array, "n"], exponent: ArrayLike) ->
     return (jnp.min(probabilities) / probabilities) ** exponent
 
 
-def _chosen(priorities: Float[Array, "n fan_out"], fraction: Float[Array, "n"]) -> Int[Array, "n"]:
+def _choose_child(
+    priorities: Float[Array, "n fan_out"], fraction: Float[Array, "n"]
+) -> Int[Array, "n"]:
     """The first child at which the running sum exceeds a fraction, below 1, of the total.
 
-    However sums are rounded, it can only be a child with a priority: the others leave the sum as it is.
+    Whatever the rounding, that child has a positive priority: the others do not change the sum.
     """
     *sums, whole = itertools.accumulate(priorities.T)
     return (jnp.stack(sums) <= (fraction * whole)[None]).sum(axis=0, dtype=jnp.int32)

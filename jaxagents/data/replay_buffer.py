@@ -12,11 +12,11 @@ from jaxagents.data.dataset import Dataset
 from jaxagents.envs.spaces import Box
 
 ENVIRONMENTS = "environments"
-"""The key of the number of the environment that a transition is from, where there are several."""
+"""Key of the index of a transition's environment, if there are several."""
 
 
 class ReplayBuffer(rows.Sampled):
-    """The most recent transitions, in memory that is allocated once.
+    """A replay buffer on the host, in memory that is allocated once.
 
     ```python
     buffer = ReplayBuffer.create(example_transition, size=1_000_000)
@@ -24,8 +24,8 @@ class ReplayBuffer(rows.Sampled):
     batch = buffer.sample(256)
     ```
 
-    Once it is full, a new transition takes the place of the oldest. Transitions of several environments
-    have an entry `environments`, the number of the environment.
+    Once it is full, new transitions overwrite the oldest. Transitions from several environments have an
+    entry `environments`, the index of the environment.
     """
 
     _action_space: Box | None = None
@@ -33,12 +33,12 @@ class ReplayBuffer(rows.Sampled):
     def __init__(
         self, flat: dict[str, np.ndarray], seed: int = 0, action_space: Box | None = None
     ) -> None:
-        """Takes over arrays to write to; see [`create`][jaxagents.data.ReplayBuffer.create].
+        """Takes ownership of arrays; use [`create`][jaxagents.data.ReplayBuffer.create] instead.
 
         Args:
-            flat: Arrays by name, nested ones joined with slashes.
-            seed: Seed of the sampling.
-            action_space: The box of the actions, if it is known.
+            flat: Arrays by name, nested names joined with slashes.
+            seed: Seed for sampling.
+            action_space: The box of the actions, if known.
         """
         self._flat, self._action_space = flat, action_space
         self._capacity = rows.common_length(flat)
@@ -57,22 +57,21 @@ class ReplayBuffer(rows.Sampled):
         seed: int = 0,
         action_space: units.Bounds = None,
     ) -> "ReplayBuffer":
-        """An empty buffer.
+        """Creates an empty buffer.
 
         Args:
-            example_transition: Shapes and types of one transition, in a dict that may be nested.
-            size: Number of transitions it can hold.
-            seed: Seed of the sampling.
-            action_space: The space of the actions, or its bounds, which datasets made of the buffer
-                know; by default the one that
-                [`example_transition`][jaxagents.host.example_transition] comes with.
+            example_transition: One transition, for its shapes and dtypes, in a possibly nested dict.
+            size: Maximum number of transitions.
+            seed: Seed for sampling.
+            action_space: The space of the actions, or its bounds, for datasets made from the buffer; by
+                default taken from [`example_transition`][jaxagents.host.example_transition].
 
         Returns:
             The buffer.
 
         Raises:
-            ValueError: `size` is not positive, a value is not an array (the error names the key), or
-                `action_space` does not fit.
+            ValueError: `size` is not positive, a value is not an array (the message names the key), or
+                `action_space` does not match.
             TypeError: `size` is not an integer.
         """
         example = rows.flatten(example_transition)
@@ -85,14 +84,14 @@ class ReplayBuffer(rows.Sampled):
     def create_from_initial_dataset(
         cls, dataset: Dataset | Mapping[str, PyTree], size: int, seed: int = 0
     ) -> "ReplayBuffer":
-        """A buffer that holds a dataset.
+        """Creates a buffer from a dataset.
 
         Args:
-            dataset: A [`Dataset`][jaxagents.data.Dataset], or a dict of arrays like one. What is added
-                later must be in the same units; for learners in a loop of your own take
+            dataset: A [`Dataset`][jaxagents.data.Dataset] or a similar dict of arrays. Transitions added
+                later must use the same units; in your own training loop around a learner, pass
                 `dataset.rescale_actions()`.
-            size: Number of transitions it can hold.
-            seed: Seed of the sampling.
+            size: Maximum number of transitions.
+            seed: Seed for sampling.
 
         Returns:
             The buffer.
@@ -113,34 +112,34 @@ class ReplayBuffer(rows.Sampled):
         return buffer
 
     def __len__(self) -> int:
-        """Number of transitions held."""
+        """Number of transitions stored."""
         return min(self._n_added, self._capacity)
 
     @property
     def size(self) -> int:
-        """Number of transitions held."""
+        """Number of transitions stored."""
         return len(self)
 
     @property
     def action_space(self) -> Box | None:
-        """The box that actions are expressed in; `None` if it is not known, or if there is none."""
+        """The box that actions are expressed in; `None` if unknown or if there is none."""
         return self._action_space
 
     @property
     def capacity(self) -> int:
-        """Number of transitions it can hold."""
+        """Maximum number of transitions."""
         return self._capacity
 
     def add_transition(self, transition: Mapping[str, PyTree]) -> None:
         """Adds one transition.
 
         Args:
-            transition: A dict structured as the example.
+            transition: A dict structured like the example.
 
         Raises:
-            ValueError: A key is missing, or a value has another shape, is not an array, or is a whole
-                number beyond the type that is held; the error names the key.
-            TypeError: An array is of another kind, such as real numbers where whole ones are held.
+            ValueError: A key is missing, or a value has another shape, is not an array, or is an integer
+                outside the stored dtype's range; the message names the key.
+            TypeError: A value is of another kind, such as real numbers for stored integers.
         """
         values = self._columns_of(transition, "transition has", 0)
         row = self._n_added % self._capacity
@@ -152,11 +151,11 @@ class ReplayBuffer(rows.Sampled):
         """Adds many transitions, oldest first.
 
         Args:
-            transitions: A dict structured as the example, whose arrays have a leading axis.
+            transitions: A dict structured like the example, whose arrays have a leading axis.
 
         Raises:
-            ValueError: A key is missing, or an array has another shape or whole numbers beyond the type
-                that is held; the error names the key.
+            ValueError: A key is missing, or an array has another shape or integers outside the stored
+                dtype's range; the message names the key.
             TypeError: An array is of another kind.
         """
         values = self._columns_of(transitions, "transitions have", 1)
@@ -171,7 +170,7 @@ class ReplayBuffer(rows.Sampled):
         self._n_added += n_new
 
     def _columns_of(self, given: PyTree, subject: str, n_axes: int) -> list[AnyArray]:
-        """The value for each array, with so many leading axes, after a check that it fits."""
+        """The values for each stored array, checked; they have `n_axes` leading axes."""
         values = []
         for name, path, shape, dtype in self._columns:
             value = given
@@ -186,22 +185,23 @@ class ReplayBuffer(rows.Sampled):
                 raise ValueError(
                     f"{name!r} has shape {value.shape[n_axes:]}, but the buffer holds {shape}."
                 )
-            if value.dtype is not dtype:  # it mostly is, and the check takes time
+            if value.dtype is not dtype:  # usually it is, and the check takes time
                 rows.check_kind(name, value.dtype, dtype, value)
             values.append(value)
         return values
 
     def _held(self) -> np.ndarray:
-        """The numbers of the rows held, oldest first."""
+        """Indices of the stored rows, oldest first."""
         return np.arange(self._n_added - len(self), self._n_added) % self._capacity
 
     def end_episodes(self, environments: Collection[int] | None = None) -> None:
-        """Marks the newest transition of environments as the last of its episode.
+        """Marks the newest transition of each environment as the end of its episode.
 
-        So no row goes on in one that is added later, such as by another run.
+        Transitions added later, for instance by another run, then start new episodes.
 
         Args:
-            environments: Their numbers; those without transitions do not matter. By default all.
+            environments: Indices of the environments, all by default; those without transitions are
+                skipped.
 
         Raises:
             KeyError: Transitions have no entry `ends`.
@@ -213,13 +213,13 @@ class ReplayBuffer(rows.Sampled):
             self._flat["ends"][held[numbers == i][-1:]] = True
 
     def to_dataset(self, seed: int = 0) -> Dataset:
-        """A copy of the transitions held, oldest first.
+        """Copies the stored transitions to a dataset, oldest first.
 
-        The transitions of each of several environments come together, and the last of them is marked
-        among the `ends`, so that no row goes on in one of another environment.
+        Transitions from several environments are grouped by environment. The last of each group is
+        marked in `ends`, so that no episode continues in another environment.
 
         Args:
-            seed: Seed of the dataset's sampling.
+            seed: Seed for sampling from the dataset.
 
         Returns:
             The dataset.
@@ -234,5 +234,5 @@ class ReplayBuffer(rows.Sampled):
         return Dataset(taken, seed, self._action_space)
 
     def _environments_of(self, held: np.ndarray) -> np.ndarray:
-        """The number of the environment of each of some rows."""
+        """The environment index of each given row."""
         return self._flat[ENVIRONMENTS][held] if ENVIRONMENTS in self._flat else np.zeros_like(held)

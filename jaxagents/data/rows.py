@@ -1,4 +1,4 @@
-"""Nested dicts of arrays whose rows belong together, and rows drawn from them."""
+"""Nested dicts of arrays with common rows, and sampling of rows."""
 
 import functools
 import operator
@@ -17,11 +17,11 @@ from jaxagents.core.numbers import positive
 Arrays = dict[str, PyTree]
 SEPARATOR = "/"
 OF_THE_LAST = ("next_observations", "masks", "ends")
-"""The keys that transitions over several steps take from the last of their rows."""
+"""Keys that n-step transitions take from their last row."""
 
 
 class Sampled:
-    """Rows of named arrays that are drawn uniformly, with replacement."""
+    """Base class for uniform sampling of rows, with replacement."""
 
     _flat: dict[str, PyTree]
     _rng: np.random.Generator
@@ -31,22 +31,22 @@ class Sampled:
         """Number of rows."""
 
     def sample(self, batch_size: int, indx: PyTree = None) -> Arrays:
-        """Copies rows drawn uniformly, with replacement.
+        """Draws rows uniformly, with replacement, and copies them.
 
         Args:
             batch_size: Number of rows.
-            indx: The rows to take instead: `batch_size` numbers; an array of numbers shaped
-                `(..., batch_size)`, for several batches; or a boolean for each row, `batch_size` of
-                which are true.
+            indx: The rows to take instead: `batch_size` indices; an array of indices shaped
+                `(..., batch_size)`, for several batches; or a boolean mask of all rows that selects
+                `batch_size` of them.
 
         Returns:
-            A nested dict of arrays with `batch_size` rows, or shaped as `indx` on their first axes.
+            A nested dict of arrays with `batch_size` rows, or with leading axes as in `indx`.
 
         Raises:
-            ValueError: There are no rows yet, `batch_size` is not positive, or `indx` chooses another
+            ValueError: There are no rows yet, `batch_size` is not positive, or `indx` selects another
                 number of rows or is a scalar.
-            IndexError: A number is out of range, or there is not one boolean for each row.
-            TypeError: `indx` is neither made of whole numbers nor of booleans.
+            IndexError: An index is out of range, or the mask has the wrong length.
+            TypeError: `indx` holds neither integers nor booleans.
         """
         if indx is None:
             return take(self._flat, self._draw(batch_size=batch_size))
@@ -62,11 +62,11 @@ class Sampled:
         return take(self._flat, indices)
 
     def sample_many(self, n_batches: int, batch_size: int) -> Arrays:
-        """Copies the rows of several batches, the same rows as `n_batches` calls of `sample` give.
+        """Draws several batches, with the same rows as `n_batches` calls of `sample`.
 
         Args:
             n_batches: Number of batches.
-            batch_size: Number of rows of each.
+            batch_size: Number of rows per batch.
 
         Returns:
             A nested dict of arrays shaped `(n_batches, batch_size, ...)`.
@@ -84,15 +84,15 @@ class Sampled:
         return self._rng.integers(len(self), size=tuple(sizes.values()))
 
 
-# Nested dicts, and dicts of their leaves by name.
+# Conversion between nested and flat dicts.
 
 
 def flatten(nested: Mapping[str, PyTree], prefix: str = "") -> dict[str, PyTree]:
-    """The leaves of a nested dict of arrays, by their keys joined with slashes.
+    """Flattens a nested dict of arrays; nested keys are joined with slashes.
 
     Raises:
         TypeError: A key is not a string.
-        ValueError: A key contains a slash, or a value is not an array; the error names the key.
+        ValueError: A key contains a slash, or a value is not an array; the message names the key.
     """
     flat = {}
     for key, value in nested.items():
@@ -109,12 +109,12 @@ def flatten(nested: Mapping[str, PyTree], prefix: str = "") -> dict[str, PyTree]
 
 
 def unflatten(flat: Mapping[str, PyTree]) -> Arrays:
-    """The nested dict whose leaves `flatten` gives by name."""
+    """Undoes `flatten`."""
     return traverse_util.unflatten_dict(flat, sep=SEPARATOR)
 
 
 def in_dicts(tree: PyTree) -> PyTree:
-    """A pytree with tuples, lists and dataclasses as dicts of their parts, by name or number."""
+    """Converts tuples, lists and dataclasses in a pytree to dicts, keyed by name or index."""
     parts, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda x: x is not tree)
     if any(part is tree for _, part in parts):
         return tree
@@ -125,11 +125,11 @@ def structured_as(example: PyTree, nested: PyTree) -> PyTree:
     """Undoes `in_dicts`.
 
     Args:
-        example: A pytree, in which there may be tuples, lists and dataclasses.
+        example: A pytree that may contain tuples, lists and dataclasses.
         nested: An array, or nested dicts of arrays.
 
     Returns:
-        The arrays, structured as the example.
+        The arrays, structured like the example.
     """
     paths, structure = jax.tree_util.tree_flatten_with_path(example)
     names = [[jax.tree_util.keystr((key,), simple=True) for key in path] for path, _ in paths]
@@ -139,10 +139,10 @@ def structured_as(example: PyTree, nested: PyTree) -> PyTree:
 
 
 def as_array(name: str, value: object) -> np.ndarray:
-    """A number, an array or lists of numbers, in the byte order of this machine, as JAX needs it.
+    """Converts a number or nested lists to an array in native byte order, as JAX needs.
 
     Raises:
-        ValueError: The lists are ragged; the error names them.
+        ValueError: The lists are ragged; the message names the key.
     """
     try:
         array = np.asarray(value)
@@ -152,10 +152,10 @@ def as_array(name: str, value: object) -> np.ndarray:
 
 
 def common_length(flat: Mapping[str, PyTree]) -> int:
-    """The number of rows of all arrays.
+    """The common number of rows of all arrays.
 
     Raises:
-        ValueError: There are no arrays, one has no axis, or their lengths differ.
+        ValueError: There are no arrays, one is a scalar, or their lengths differ.
     """
     if not flat:
         raise ValueError("There are no arrays.")
@@ -169,23 +169,23 @@ def common_length(flat: Mapping[str, PyTree]) -> int:
     return length
 
 
-# Choosing and copying rows.
+# Selecting and copying rows.
 
 
 def chosen(indx: PyTree, n_rows: int) -> np.ndarray:
-    """The numbers of the rows that an index chooses; they may be out of range.
+    """Converts an index to row indices, which may be out of range.
 
     Args:
-        indx: Numbers of rows, or a boolean for each row.
-        n_rows: Number of rows to choose from.
+        indx: Row indices, or a boolean mask of all rows.
+        n_rows: Number of rows to select from.
 
     Returns:
-        The numbers, in an array of at least one axis.
+        Row indices, in an array of at least one axis.
 
     Raises:
-        TypeError: The index is neither made of whole numbers nor of booleans.
-        ValueError: It is a scalar.
-        IndexError: There is not one boolean for each row.
+        TypeError: The index holds neither integers nor booleans.
+        ValueError: The index is a scalar.
+        IndexError: The mask has the wrong length.
     """
     indices = np.asarray(indx)
     if indices.dtype == bool and indices.shape != (n_rows,):
@@ -200,8 +200,8 @@ def chosen(indx: PyTree, n_rows: int) -> np.ndarray:
 
 
 def take(flat: Mapping[str, PyTree], indices: Any) -> Arrays:
-    """Copies rows by their numbers, to a nested dict."""
-    # `take` is faster, but it copies arrays that are not contiguous.
+    """Copies rows to a nested dict."""
+    # `take` is faster, but copies the whole array if it is not contiguous.
     return unflatten(
         {
             name: x.take(indices, axis=0) if x.flags.c_contiguous else x[indices]
@@ -214,13 +214,13 @@ def take(flat: Mapping[str, PyTree], indices: Any) -> Arrays:
 
 
 def check_has(user: str, keys: Sequence[str], arrays: Any, holder: str) -> None:
-    """Raises unless there are arrays under some keys.
+    """Raises unless all keys exist.
 
     Args:
-        user: The beginning of a sentence about the keys, such as "Minari needs".
-        keys: The keys.
-        arrays: A dict of arrays, which may be nested, or a dataset.
-        holder: Its name.
+        user: Beginning of the message, such as "Minari needs".
+        keys: Required keys.
+        arrays: A possibly nested dict of arrays, or a dataset.
+        holder: Name of `arrays`, for the message.
 
     Raises:
         KeyError: A key is missing.
@@ -233,13 +233,13 @@ def check_has(user: str, keys: Sequence[str], arrays: Any, holder: str) -> None:
 
 
 def check_columns(user: str, keys: Sequence[str], arrays: Any, holder: str) -> None:
-    """Raises unless there are arrays, with one number for each row other than successors.
+    """Raises unless all keys exist and hold one number per row, except for successors.
 
     Args:
-        user: Its name.
-        keys: The keys that it needs.
-        arrays: A dict of arrays, which may be nested, or a dataset.
-        holder: Its name.
+        user: Name of the function that needs them.
+        keys: Required keys.
+        arrays: A possibly nested dict of arrays, or a dataset.
+        holder: Name of `arrays`, for the message.
 
     Raises:
         KeyError: A key is missing.
@@ -254,14 +254,14 @@ def check_columns(user: str, keys: Sequence[str], arrays: Any, holder: str) -> N
 
 
 def check_ends(masks: np.ndarray, ends: np.ndarray) -> None:
-    """Checks that episodes end where the environment ended them.
+    """Checks that episodes end where they terminated.
 
     Args:
-        masks: 0 where the environment ended the episode, else 1.
+        masks: 0 where the episode terminated, else 1.
         ends: Whether the row is the last of its episode.
 
     Raises:
-        ValueError: A row with a mask of 0 is not an end; the error names the first.
+        ValueError: A row with a mask of 0 is not an end; the message names the first.
     """
     terminated_inside = (np.asarray(masks) == 0) & ~np.asarray(ends, bool)
     if terminated_inside.any():
@@ -272,17 +272,17 @@ def check_ends(masks: np.ndarray, ends: np.ndarray) -> None:
 def check_kind(
     name: str, dtype: np.dtype, expected: np.dtype, numbers: AnyArray | None = None
 ) -> None:
-    """Raises if a buffer would have to round numbers, or to wrap them.
+    """Raises if a buffer would have to round numbers or wrap them around.
 
     Args:
-        name: Their key.
-        dtype: Their type.
-        expected: The type that it holds.
-        numbers: The numbers, if they are known.
+        name: Key of the numbers.
+        dtype: Dtype of the numbers.
+        expected: Dtype of the buffer.
+        numbers: The numbers, if known.
 
     Raises:
-        TypeError: They are of another kind.
-        ValueError: One of them is too large or too small.
+        TypeError: The dtypes are of different kinds.
+        ValueError: A number is out of range.
     """
     if not np.can_cast(dtype, expected, "same_kind"):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""The units of actions: the boxes that they are expressed in, and the map from one box to another."""
+"""Units of actions: the boxes that they are expressed in, and conversion between them."""
 
 import warnings
 from collections.abc import Mapping
@@ -16,52 +16,51 @@ _TOLERANCE = 1e-3
 
 ActionsT = TypeVar("ActionsT", Array, np.ndarray)
 Bounds = Any
-"""A space, or a pair of its lower and upper bounds."""
+"""A space, or a pair of lower and upper bounds."""
 
 
 @jax.tree_util.register_pytree_with_keys_class
 class Transitions(dict[str, PyTree]):
-    """A dict of arrays that knows the box of its actions, which datasets and buffers made of it keep.
+    """A dict of arrays that remembers the box of its actions, for datasets and buffers made from it.
 
     Attributes:
-        action_space: The box; `None` if it is not known, or if actions are of no bounded box.
+        action_space: The box; `None` if unknown, or if actions have no finite bounds.
     """
 
     action_space: Box | None = None
 
     def __init__(self, arrays: Mapping[str, PyTree], action_space: Space = None) -> None:
-        """Takes arrays, and the space of their actions."""
+        """Takes arrays and the space of their actions."""
         super().__init__(arrays)
         self.action_space = box_of(action_space)
 
     def tree_flatten_with_keys(self) -> tuple[list[tuple[Any, PyTree]], tuple]:
-        """The arrays in the order of their keys, for JAX."""
+        """Flattens the dict for JAX, in key order."""
         keys = sorted(self)
         children = [(jax.tree_util.DictKey(key), self[key]) for key in keys]
         return children, (tuple(keys), self.action_space)
 
     @classmethod
     def tree_unflatten(cls, known: tuple, children: Any) -> "Transitions":
-        """Makes a dict of the arrays that JAX gives back."""
+        """Rebuilds the dict for JAX."""
         keys, action_space = known
         return cls(dict(zip(keys, children, strict=True)), action_space)
 
 
 def box_of(space: Bounds, shape: tuple[int, ...] | None = None) -> Box | None:
-    """The box that actions of a space are expressed in.
+    """Converts an action space to a `Box`.
 
     Args:
         space: The space, or a pair of its bounds.
         shape: Shape of an action; the space's by default.
 
     Returns:
-        The box, with bounds of single precision, so that equal ones are equal wherever they come from;
-            `None` if there is no space, or if it is no box with finite bounds, each lower one below the
-            upper one.
+        The box, with single-precision bounds, so that boxes from different sources compare equal; `None`
+        if there is no space, or if it is not a box with finite bounds and low below high everywhere.
 
     Raises:
         ValueError: The space has another shape.
-        TypeError: It is neither a space nor a pair.
+        TypeError: `space` is neither a space nor a pair.
     """
     if callable(space) or isinstance(space, str | int | float):
         raise TypeError(
@@ -84,21 +83,21 @@ def box_of(space: Bounds, shape: tuple[int, ...] | None = None) -> Box | None:
 def box_of_arrays(
     flat: Mapping[str, PyTree], known: Bounds, space: Bounds, n_axes: int = 1
 ) -> Box | None:
-    """The box of the actions among arrays, as they know it themselves, or as it is given.
+    """Determines the box of the actions among arrays.
 
     Args:
         flat: Arrays by name.
-        known: The box that they know; `None` if they know none.
-        space: The space of the actions, or a pair of its bounds; `None` if it is not given.
+        known: The box that the arrays bring; `None` if unknown.
+        space: The user's action space, or a pair of its bounds; `None` if not given.
         n_axes: Number of leading axes of each array.
 
     Returns:
-        The box; `None` if there is no array of actions, or see `box_of`.
+        The box; `None` if there is no array of actions, or where `box_of` returns `None`.
 
     Raises:
-        ValueError: A space has another shape, or the arrays know another box.
+        ValueError: A space has another shape, or the two boxes differ.
     """
-    if not hasattr(flat.get(ACTIONS), "shape"):  # there is none, or a dict of several
+    if not hasattr(flat.get(ACTIONS), "shape"):  # missing, or a dict of several
         return None
     shape = tuple(flat[ACTIONS].shape[n_axes:])
     known, given = box_of(known, shape), box_of(space, shape)
@@ -111,12 +110,12 @@ def box_of_arrays(
 
 
 def known_box(arrays: object) -> Box | None:
-    """The box that a dataset or a dict knows its actions to be in; `None` if it does not say."""
+    """The box of a dataset's or a dict's actions; `None` if unknown."""
     return getattr(arrays, "action_space", None)
 
 
 def words(box: Box) -> str:
-    """The bounds of a box, as `action_space` takes them: `(-2, 2)`, or `([-2, -1], [2, 1])`."""
+    """Formats the bounds of a box as an `action_space`: `(-2, 2)`, or `([-2, -1], [2, 1])`."""
 
     def bound(x: np.ndarray) -> str:
         is_one = np.all(x == x.flat[0])
@@ -125,11 +124,11 @@ def words(box: Box) -> str:
     return f"({', '.join(map(bound, box_bounds(box)))})"
 
 
-# From one box to another.
+# Conversion between boxes.
 
 
 def from_unit(actions: ActionsT, space: Space) -> ActionsT:
-    """Actions in a box, from actions in [-1, 1]; none of them rounds to just outside of the box."""
+    """Converts actions from [-1, 1] to a box; rounding never takes them outside."""
     dtype = np.result_type(actions.dtype, np.float32)
     low, high = (atleast_nd(bound, actions.ndim) for bound in box_bounds(space, dtype))
     within = (atleast_nd(bound, actions.ndim) for bound in _bounds_within(space, dtype))
@@ -137,14 +136,14 @@ def from_unit(actions: ActionsT, space: Space) -> ActionsT:
 
 
 def to_unit(actions: ActionsT, space: Space) -> ActionsT:
-    """Actions in [-1, 1], to which they are clipped, from actions in a box."""
+    """Converts actions from a box to [-1, 1], clipping them."""
     dtype = np.result_type(actions.dtype, np.float32)
     low, high = (atleast_nd(bound, actions.ndim) for bound in box_bounds(space, dtype))
     return ((actions * 2.0 - (high + low)) / (high - low)).clip(-1.0, 1.0)
 
 
 def _bounds_within(space: Space, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds as numbers of a type that lie in the box, where it has bounds of a more precise one."""
+    """Bounds of a box in a lower precision, rounded inwards."""
     low, high = box_bounds(space, dtype)
     exact_low, exact_high = box_bounds(space, np.float64)
     inf = dtype.type(np.inf)
@@ -152,7 +151,7 @@ def _bounds_within(space: Space, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     return low, np.where(high > exact_high, np.nextafter(high, -inf), high)
 
 
-# Actions whose box is not known.
+# Actions in an unknown box.
 
 
 def lie_within(actions: np.ndarray, space: Space) -> bool:
@@ -163,15 +162,15 @@ def lie_within(actions: np.ndarray, space: Space) -> bool:
 
 
 def check_units(actions: np.ndarray, box: Box | None, name: str) -> None:
-    """Raises or warns where actions of an unknown box may not be in the environment's units.
+    """Warns or raises if actions in unknown units may not be in the environment's.
 
     Args:
-        actions: Actions that do not say which box they are expressed in.
-        box: The environment's.
+        actions: Actions in an unknown box.
+        box: The environment's box.
         name: Name of the environment.
 
     Raises:
-        ValueError: They are not, since they leave the environment's box, but not [-1, 1].
+        ValueError: The actions lie in [-1, 1] but not in the environment's box.
     """
     unit = box_of((-1.0, 1.0), actions.shape[1:])
     if box in (None, unit) or not len(actions) or not lie_within(actions, unit):

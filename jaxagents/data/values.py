@@ -1,4 +1,4 @@
-"""The numbers of a dataset: checks, and statistics that scale observations and rewards."""
+"""Checks of a dataset's numbers, and statistics for scaling observations and rewards."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,22 +13,22 @@ from jaxagents.data import rows
 from jaxagents.data.dataset import Dataset, Normalisation
 
 _KINDS = "biufV"
-"""Kinds of the types that JAX takes, including its own, such as `bfloat16`."""
+"""Kinds of the dtypes that JAX supports, including its own, such as `bfloat16`."""
 _MOST_AXES = 3
-"""Axes of rows of tables; arrays with more hold images, which are not normalised."""
+"""Arrays with more axes, rows included, hold images, which are not normalised."""
 _WRONG_MASK = (
     "must be 0 where the environment ended the episode and 1 elsewhere, got {value:g} or the like"
 )
 
 
 def check_are_numbers(arrays: Mapping[str, Any]) -> None:
-    """Raises if an array holds something else than real numbers, such as objects.
+    """Raises if an array holds anything but real numbers, such as objects.
 
     Args:
-        arrays: Arrays by key, with a first axis of rows; dicts of them may be nested.
+        arrays: Arrays by key, rows first, in a possibly nested dict.
 
     Raises:
-        TypeError: There is such an array; the error names it.
+        TypeError: An array does; the message names it.
     """
     for name, array in rows.flatten(arrays).items():
         if array.dtype.kind not in _KINDS:
@@ -39,14 +39,14 @@ def check_are_numbers(arrays: Mapping[str, Any]) -> None:
 
 
 def check_values(arrays: Mapping[str, Any]) -> None:
-    """Raises if a number that a learner would learn from is none, or if a mask is neither 0 nor 1.
+    """Raises if a number is non-finite, or if a mask is neither 0 nor 1.
 
     Args:
-        arrays: Arrays by key, with a first axis of rows; dicts of them may be nested.
+        arrays: Arrays by key, rows first, in a possibly nested dict.
 
     Raises:
-        TypeError: An array holds no numbers.
-        ValueError: There is such a number; the error names the array and counts its rows.
+        TypeError: An array does not hold numbers.
+        ValueError: There is such a number; the message names the array and counts the rows.
     """
     check_are_numbers(arrays)
     for name, values in rows.flatten(arrays).items():
@@ -67,16 +67,16 @@ def check_values(arrays: Mapping[str, Any]) -> None:
 
 
 def check_order(user: str, dataset: Dataset) -> None:
-    """Raises if rows do not follow each other in time up to the end of an episode.
+    """Raises if consecutive rows of an episode are not consecutive in time.
 
-    It is seen by `next_observations`, if there are any, and by how the dataset was made of another.
+    It compares `next_observations`, if there are any, and checks how the dataset was derived.
 
     Args:
-        user: Name of the agent that has a memory.
+        user: Name of the recurrent agent.
         dataset: Transitions, with `observations` and `ends`.
 
     Raises:
-        ValueError: They do not.
+        ValueError: Rows are missing or out of order.
     """
     found = "" if dataset.in_order else "rows were left out or moved by split or get_subset"
     observed, successors = (
@@ -104,22 +104,22 @@ def _same(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def _by_row(
     function: Callable[..., np.ndarray], *arrays: np.ndarray, rows_at_once: int = 2**12
 ) -> np.ndarray:
-    """Whether a function of arrays is true of all parts of each row, a few rows at a time."""
+    """Whether a function is true for all elements of each row, evaluated in chunks of rows."""
     starts = range(0, max(1, len(arrays[0])), rows_at_once)
     parts = (function(*(x[i : i + rows_at_once] for x in arrays)) for i in starts)
     return np.concatenate([part.all(axis=tuple(range(1, part.ndim))) for part in parts])
 
 
 def moments_of_rows(arrays: PyTree) -> PyTree:
-    """Moments of arrays over their rows, computed on the host in double precision.
+    """Computes moments of arrays over their rows, on the host in double precision.
 
-    A number that is the same in all rows has a variance of 1, so that other values of it stay moderate.
+    Constant components get a variance of 1, so that other values stay moderate.
 
     Args:
-        arrays: An array with a first axis of rows, or a pytree of them.
+        arrays: An array, rows first, or a pytree of arrays.
 
     Returns:
-        [`Moments`][jaxagents.ops.Moments] for each array; for images the moments of no samples.
+        [`Moments`][jaxagents.ops.Moments] of each array; for images the moments of no samples.
     """
 
     def moments(array: np.ndarray) -> ops.Moments:
@@ -133,28 +133,28 @@ def moments_of_rows(arrays: PyTree) -> PyTree:
 
 
 def reward_factor(dataset: Dataset | Mapping[str, PyTree]) -> np.float32:
-    r"""The scale of rewards that makes the returns of episodes moderate.
+    r"""Computes the reward scale of a dataset.
 
     $$\frac{L}{R_\text{max} - R_\text{min}}$$
 
-    with the length $L$ of the longest whole episode, and the highest and the lowest undiscounted return,
-    among the parts that all processes have of a dataset. It is the rule of Kostrikov et al., 2021,
-    "Offline reinforcement learning with implicit Q-learning", for the MuJoCo tasks, whose episodes have
-    1000 steps.
+    with the length $L$ of the longest whole episode, and the highest and lowest undiscounted returns,
+    over the parts of the dataset in all processes. This is the rule of Kostrikov et al., 2021, "Offline
+    reinforcement learning with implicit Q-learning", for the MuJoCo tasks, whose episodes have 1000
+    steps.
 
     Args:
-        dataset: The part of this process, with `rewards` and `ends`. Its rows follow each other in time,
-            and rows after the last end do not count. After [`n_step`][jaxagents.data.Dataset.n_step] it
-            is the factor of the single steps.
+        dataset: This process's part, with `rewards` and `ends`, in time order. Rows after the last end
+            do not count. After [`n_step`][jaxagents.data.Dataset.n_step], the single-step rewards are
+            used.
 
     Returns:
         The factor.
 
     Raises:
         KeyError: A key is missing.
-        ValueError: There is not one reward and end for each row, a reward is NaN or infinite, a row with
-            a mask of 0 is not an end, the rewards of single steps are not known, or there are no two
-            whole episodes whose returns differ.
+        ValueError: There is not one reward and end per row, a reward is non-finite, a row with a mask of
+            0 is not an end, the single-step rewards are unknown, or no two whole episodes have different
+            returns.
     """
     longest, highest, lowest = _return_range(dataset)
     if jax.process_count() > 1:
@@ -170,7 +170,7 @@ def reward_factor(dataset: Dataset | Mapping[str, PyTree]) -> np.float32:
 
 
 def _return_range(dataset: Dataset | Mapping[str, PyTree]) -> tuple[float, float, float]:
-    """The length of the longest whole episode, 0 if there is none, and the highest and lowest return."""
+    """Length of the longest whole episode, 0 if there is none, and highest and lowest return."""
     if isinstance(dataset, Dataset):
         dataset = dataset.single_steps
     if "discounts" in dataset:
