@@ -19,8 +19,8 @@ class Progress(NamedTuple):
     """The progress of a run, or of a sweep, whose members advance together.
 
     Attributes:
-        step: Number of updates made so far; in a Gymnasium environment, of environment steps.
-        n_steps: Their number when the run is complete.
+        step: Number of updates made so far.
+        n_steps: Number of updates of the complete run.
         seconds: Seconds since the run began or resumed, including compilation.
         metrics: Means of the newest evaluation point by name, such as `"returns"`; in a sweep, over all
             members.
@@ -99,7 +99,7 @@ class StopOnPlateau(Callback):
     Leading NaNs do not count: losses are NaN before the first update.
 
     In a resumed run, earlier evaluations count too: a run that it has ended makes no more updates when
-    resumed with it, or in the loops for Gymnasium those up to the next evaluation.
+    resumed with it.
 
     Attributes:
         patience: Number of evaluations without improvement after which the run ends.

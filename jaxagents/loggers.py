@@ -66,7 +66,7 @@ class ClosingLogger(contextlib.AbstractContextManager, abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Writes what is left; nothing can be logged afterwards."""
+        """Writes any remaining data; nothing can be logged afterwards."""
 
     def __exit__(self, *exception: object) -> None:
         self.close()
@@ -140,14 +140,14 @@ class TensorBoardLogger(ClosingLogger):
     """Writes a curve for each metric, for `tensorboard --logdir` (tensorboardX, extra `tensorboard`)."""
 
     def __init__(self, directory: str | os.PathLike) -> None:
-        """Opens a new file of events.
+        """Opens a new event file.
 
         Args:
             directory: Folder of this run, which need not exist.
 
         Raises:
             ImportError: tensorboardX is not installed.
-            ValueError: `directory` is no path.
+            ValueError: `directory` is not a path.
         """
         tensorboard = require("tensorboardX", "tensorboard")
         path = os.fspath(folder("directory", directory))
@@ -160,15 +160,15 @@ class TensorBoardLogger(ClosingLogger):
             self._writer.add_scalar(name, float(value), step)
 
     def close(self) -> None:
-        """Writes what is left."""
+        """Flushes and closes the file."""
         self._writer.close()
 
 
 class WandbLogger(ClosingLogger):
-    """Logs to a run of its own on Weights & Biases (extra `wandb`).
+    """Logs to a new run on Weights & Biases (extra `wandb`).
 
     Attributes:
-        run: The run of wandb, for anything else that you log to it.
+        run: The wandb run, to log anything else to it.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class WandbLogger(ClosingLogger):
 
         Args:
             project: The project.
-            name: Name of the run. The time is appended, so that runs of one name differ.
+            name: Name of the run. The time is appended to make it unique.
             group: Group of runs that belong together, such as the seeds of an experiment.
             config: The settings of the run: a dataclass, or a dict that may hold dataclasses, such as
                 the configuration and the hyperparameters of an agent.
@@ -210,7 +210,7 @@ class WandbLogger(ClosingLogger):
             "config": None if config is None else to_json(config),
             "mode": mode,
             "dir": directory,
-            "reinit": "create_new",  # else a second logger would write to the run of the first
+            "reinit": "create_new",  # else a second logger would write to the first one's run
         }
         self.run = wandb.init(**{**arguments, **settings})
 
@@ -224,7 +224,7 @@ class WandbLogger(ClosingLogger):
 
 
 def _numbers(metrics: dict[str, Any]) -> dict[str, float]:
-    """Metrics as Python numbers, single precision with its own digits: 0.1, not 0.10000000149."""
+    """Metrics as Python numbers; single precision keeps its short form, 0.1, not 0.10000000149."""
     numbers = {}
     for name, value in metrics.items():
         array = np.asarray(value)
@@ -241,7 +241,7 @@ def _numbers(metrics: dict[str, Any]) -> dict[str, float]:
 
 
 def _append(path: Path, data: bytes) -> None:
-    """Appends a line, whole or not at all, on a line of its own even where a kill cut off the last."""
+    """Appends a line, completely or not at all, and starts a new line if a kill cut off the last one."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
     file = os.open(path, flags, 0o666)
     try:

@@ -9,7 +9,7 @@ import functools
 from flax import linen as nn
 
 from jaxagents.agents.ready_made import ReadyMadePolicy, as_declared, default_network
-from jaxagents.core.observed import critic_state, is_observed_beside
+from jaxagents.core.observed import critic_state, has_extra_entries
 from jaxagents.envs.observations import preprocessing
 from jaxagents.ippo import IPPOBase
 from jaxagents.learners.optimizer import OptimizerParams as OptimizerParams
@@ -49,6 +49,6 @@ class MAPPO(ReadyMadePolicy[AgentConfig, HyperParameters], IPPOBase):
         super()._validate()
 
     def _for_observation(self, field: str, network: nn.Module) -> nn.Module:
-        if field == "critic_network" and is_observed_beside(self._observation):
+        if field == "critic_network" and has_extra_entries(self._observation):
             return CriticView(network)
         return super()._for_observation(field, network)

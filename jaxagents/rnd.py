@@ -19,7 +19,7 @@ from jaxagents.agents.ready_made import ReadyMadePolicy, as_declared
 from jaxagents.agents.runners import Runner, observe_rewards
 from jaxagents.agents.targets import steps_valued_at_once
 from jaxagents.core.hyperparameters import Traced, hyperparameter
-from jaxagents.core.observed import is_observed_beside
+from jaxagents.core.observed import has_extra_entries
 from jaxagents.learners.fit import GRADIENT_NORM, LOSS, Fit, fit
 from jaxagents.learners.optimizer import OptimizerParams as OptimizerParams
 from jaxagents.learners.optimizer import set_optimizer_params, trained_by
@@ -190,7 +190,7 @@ class RNDBase(PPOBase):
 
     def _embedding_network(self) -> nn.Module:
         """The embedding, if the configuration names none."""
-        if is_observed_beside(self._observation):  # masks are left to a network of one's own
+        if has_extra_entries(self._observation):  # masks are left to a network of one's own
             return Embedding()
         return as_declared(self, Embedding(n_categories=self.episodes.n_categories))
 

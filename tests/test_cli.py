@@ -86,7 +86,7 @@ def described(trained, tmp_path):
 @pytest.fixture
 def never_trained(monkeypatch):
     """Trains nothing: commands end where a run begins, and write its description."""
-    monkeypatch.setattr("jaxagents.cli.training._go_on", lambda run, folder: run.write(folder))
+    monkeypatch.setattr("jaxagents.cli.training._train_to_end", lambda run, folder: run.write(folder))
 
 
 def test_a_run_leaves_everything_in_its_folder_and_says_what_to_try_next(run, capsys):
@@ -377,8 +377,8 @@ def test_a_reader_may_stop_reading():
 def test_names_options_and_help_need_no_jax():
     script = """
 import sys
-from jaxagents.cli import looking, main
-looking.is_installed = lambda suite: suite == "gymnasium"  # others say their own names
+from jaxagents.cli import inspection, main
+inspection.is_installed = lambda suite: suite == "gymnasium"  # others say their own names
 commands = "train", "resume", "sweep", "eval", "plot", "export", "replay", "verify", "list"
 for words in ([], ["list", "agents"], ["list", "envs"], ["list", "presets"], ["--version"],
               ["train", "pppo"], ["train", "ppo", "CartPole"], ["lits"],
@@ -405,7 +405,7 @@ def test_lists_agents_and_environments(monkeypatch, capsys):
     assert "proximal policy optimization" in said
     assert "  discrete, continuous\n" in said
     assert list(environment_names()) == list(gymnax.registered_envs)
-    monkeypatch.setattr("jaxagents.cli.looking.is_installed", lambda name: name == "gymnasium")
+    monkeypatch.setattr("jaxagents.cli.inspection.is_installed", lambda name: name == "gymnasium")
     main(["list", "envs"])
     said = capsys.readouterr()
     assert said.out.split() == list(gymnax.registered_envs)
@@ -502,7 +502,7 @@ def test_two_runs_that_begin_at_once_do_not_share_a_folder(run_dir, tmp_path, mo
         run.write(folder)
 
     words = ["train", *CARTPOLE, *run_dir]
-    monkeypatch.setattr("jaxagents.cli.training._go_on", go_on)
+    monkeypatch.setattr("jaxagents.cli.training._train_to_end", go_on)
     monkeypatch.chdir(tmp_path)
     if run_dir:
         assert "x already holds a run" in ends(words, 2, capsys)

@@ -33,7 +33,7 @@ from jaxagents.learners.memory import initial_carry, step
 from jaxagents.learners.optimizer import acts_on_each_number
 from jaxagents.learners.train_state import Info, TrainState, check_shape, losses_and_info
 from jaxagents.networks import normalised, remembers
-from jaxagents.networks.encoding import BehindTrunk, features_beside
+from jaxagents.networks.encoding import BehindTrunk, with_extra_entries_of
 from jaxagents.networks.initialisation import check_not_nnx, initialise
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def features_at(actor: TrainState, obs: PyTree) -> PyTree:
     """
     trunk = actor.part(_TRUNK)
     _, features = step(trunk, initial_carry(trunk.model_def), obs)
-    return features_beside(obs, features)
+    return with_extra_entries_of(obs, features)
 
 
 def share_trunk(
@@ -166,7 +166,7 @@ def share_trunk(
     features = outputs_of(actor.part(_TRUNK), seen_by_actor)
     is_sequence = isinstance(seen_by_actor, Sequence)
     obs = samples(seen_by_actor.obs) if is_sequence else seen_by_actor
-    features = features_beside(obs, features)
+    features = with_extra_entries_of(obs, features)
     return [network, critic], [(features, *of_actor), (features, *of_critic)]
 
 

@@ -12,10 +12,10 @@ from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, UInt8
 
 from jaxagents.agents.last_run import (
     LastRun,
-    as_own,
+    check_fits_on_error,
     check_same_metrics,
-    naming_misfits,
     select_run,
+    with_networks_of,
 )
 from jaxagents.callbacks import Callback, Progress, as_callbacks
 from jaxagents.checkpoints import records as checkpoint
@@ -166,8 +166,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 executor.compile(key, hyperparams)
                 runner = executor.start(key, hyperparams)
             else:
-                own = runner if runner is self.training_runner else as_own(self, runner)
-                runner = executor.place(self._complete(own))
+                own = runner if runner is self.training_runner else with_networks_of(self, runner)
+                runner = executor.place(self._refill_missing(own))
                 if hyperparams is not None:
                     runner = _executor_of(self).restart(runner, hyperparams)
             outcome = run.train(
@@ -426,7 +426,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         longest = min(positive("max_steps", max_steps), self.episodes.max_steps)
         playing = self._last.usable_runner if runner is None else runner
         key = single_key(rng, "render_episode")
-        with naming_misfits(self, playing):
+        with check_fits_on_error(self, playing):
             acting, moment = self._acting(playing), self.moment(playing)
             states, n_steps = _executor_of(self).player.record(
                 key, acting, longest, deterministic, moment
@@ -588,7 +588,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 array.
         """
         hyperparams = self._hyperparams(hyperparams)
-        with naming_misfits(self, runner):
+        with check_fits_on_error(self, runner):
             return _executor_of(self).restart(runner, hyperparams)
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
@@ -609,8 +609,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """
         if not isinstance(n_updates, jax.Array):
             not_negative("n_updates", cast(SupportsIndex, n_updates))
-        with naming_misfits(self, runner):
-            return _executor_of(self).advance(self._complete(runner), n_updates)[0]
+        with check_fits_on_error(self, runner):
+            return _executor_of(self).advance(self._refill_missing(runner), n_updates)[0]
 
     def evaluate(self, runner: RunnerT) -> Metrics:
         """Computes the metrics of one evaluation point.
@@ -626,7 +626,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             TypeError: The runner belongs to another class of agents.
             ValueError: The runner is used up, or does not fit.
         """
-        with naming_misfits(self, runner):
+        with check_fits_on_error(self, runner):
             return _executor_of(self).evaluate(runner)
 
     @compiled

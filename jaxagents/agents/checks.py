@@ -66,7 +66,7 @@ def check_plays_on_host(agent: type, base: type, names: Iterable[str]) -> None:
 
 
 @contextlib.contextmanager
-def naming_observations(
+def check_observation_on_error(
     obs: PyTree, expected: PyTree, batches: bool = False, method: str = "policy"
 ) -> Iterator[None]:
     """If a method fails because its argument is not an observation, raises an error that says so.

@@ -18,7 +18,7 @@ from jaxagents.core.arrays import select
 from jaxagents.core.hyperparameters import Traced
 from jaxagents.core.observed import actor_mask
 from jaxagents.core.report import Report
-from jaxagents.engine.host_play import begun_again
+from jaxagents.engine.host_play import reset_memories
 from jaxagents.engine.host_rollout import HostCollection, HostRollout
 from jaxagents.envs.checks import check_alike
 from jaxagents.learners.memory import initial_carry, step, unroll
@@ -414,7 +414,7 @@ def collection_on_host(agent: "OnPolicyBase") -> HostCollection:
         critic = whole_critic(agent.config, runner.actor_training, runner.critic_training)
         past = runner.critic_carry, runner.received
         nothing = jax.tree.map(lambda x: np.zeros(x.shape[1:], x.dtype), runner.received)
-        present = begun_again(past, (initial_carry(critic.model_def), nothing), where)
+        present = reset_memories(past, (initial_carry(critic.model_def), nothing), where)
         critic_carry, received = jax.tree.map(jnp.asarray, present)
         return runner.replace(critic_carry=critic_carry, received=received)
 

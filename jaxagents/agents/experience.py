@@ -18,7 +18,7 @@ from jaxagents.core.compilation import jit_in_place
 from jaxagents.core.hyperparameters import values_at
 from jaxagents.core.report import OBSERVATIONS, REWARDS, Flags, Report, nonfinite_environments
 from jaxagents.data.device_buffer import DeviceBuffer
-from jaxagents.engine.host_play import begun_again
+from jaxagents.engine.host_play import reset_memories
 from jaxagents.engine.host_rollout import HostCollection, HostRollout, HostStorage
 from jaxagents.envs.episodes import Timestep
 from jaxagents.learners.learner import Batch, Learner
@@ -264,7 +264,7 @@ def replay_on_host(agent: "OffPolicyBase") -> HostCollection:
         if not where.any():
             return runner
         nothing = jax.tree.map(lambda x: np.zeros(x.shape[1:], x.dtype), runner.received)
-        received = begun_again(runner.received, nothing, where)
+        received = reset_memories(runner.received, nothing, where)
         return interrupt(runner.replace(received=jax.tree.map(jnp.asarray, received)), where)
 
     def interrupt(

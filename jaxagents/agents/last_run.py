@@ -223,7 +223,7 @@ def check_fits(agent: Behaviour, runner: Any) -> None:
 
 
 @contextlib.contextmanager
-def naming_misfits(agent: Behaviour, runner: Any) -> Iterator[None]:
+def check_fits_on_error(agent: Behaviour, runner: Any) -> Iterator[None]:
     """If a step fails because a runner does not fit the agent, raises an error that says so.
 
     Comparing all shapes before each step would often take longer than the step.
@@ -236,7 +236,7 @@ def naming_misfits(agent: Behaviour, runner: Any) -> Iterator[None]:
         raise
 
 
-def as_own(agent: Behaviour[Any, Any, RunnerT], runner: RunnerT) -> RunnerT:
+def with_networks_of(agent: Behaviour[Any, Any, RunnerT], runner: RunnerT) -> RunnerT:
     """A runner with its own arrays, but an agent's networks and optimizers."""
     fresh: Any = fresh_runner(agent, runner.hyperparams)
     structure = jax.tree.structure(fresh.replace(info=runner.info))

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from jaxagents import sharding
 from jaxagents.agents.agent import Agent
-from jaxagents.agents.checks import check_hooks_of_others, naming_observations
+from jaxagents.agents.checks import check_hooks_of_others, check_observation_on_error
 from jaxagents.agents.config import LearnerAgentConfig
 from jaxagents.agents.runners import LearnerRunner
 from jaxagents.core.hyperparameters import has_schedules, is_schedule
@@ -137,7 +137,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         """
         if obs is None:
             training, obs = self._acting(self._last.usable_runner), training
-        with naming_observations(observation_of(obs), self._observation, batches=True):
+        with check_observation_on_error(observation_of(obs), self._observation, batches=True):
             return self._units.to_environment(training.sample_actions(obs))
 
     def initial_carry(self, training: Learner) -> PyTree:
@@ -161,7 +161,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         Sampled actions come from the learner's `sample_actions`; in DQN and its variants they are
         epsilon-greedy.
         """
-        with naming_observations(obs, self._observation, batches=True):
+        with check_observation_on_error(obs, self._observation, batches=True):
             seen = self._seen(carry, obs)
             if rng is None:
                 action = self.policy(training, seen)
@@ -250,7 +250,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         obs, parts = network_input(self._observation), self._preprocessing()
         if given is not None:
             paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(obs)]
-            heeded = [_heeded(given, *pair) for pair in zip(paths, parts, strict=True)]
+            heeded = [_preprocessing_for(given, *pair) for pair in zip(paths, parts, strict=True)]
             return preprocessed(given, heeded)
         if not any(part is not None for part in parts):
             return observation_encoder(obs, self.episodes.n_categories)
@@ -357,11 +357,11 @@ class ActionValues(
             ValueError: The observation does not fit the environment.
         """
         learner, seen = self.learner, observation_of(obs)
-        with naming_observations(seen, self._observation, batches=True, method="q"):
+        with check_observation_on_error(seen, self._observation, batches=True, method="q"):
             return learner.q(obs)
 
 
-def _heeded(encoder: nn.Module, path: KeyPath, part: Part) -> Part:
+def _preprocessing_for(encoder: nn.Module, path: KeyPath, part: Part) -> Part:
     """The preprocessing of a part of an observation that a custom encoder leaves to the agent."""
     if isinstance(encoder, DictEncoder):
         name: Any = getattr(path[0], "key", None)
@@ -386,7 +386,7 @@ def update_on(config: LearnerAgentConfig, learner: LearnerT, batch: Batch) -> tu
         The updated learner, and metrics of the update.
 
     Raises:
-        ValueError: The update changes the structure, shapes or dtypes of the learner's arrays.
+        ValueError: The update adds or drops arrays of the learner.
     """
     replicated = config.replicated_updates
     after, info = learner.update(sharding.whole(batch) if replicated else batch)

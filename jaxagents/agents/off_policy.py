@@ -133,7 +133,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         """How the agent plays and learns if environments are stepped on the host; see `Behaviour`."""
         return replay_on_host(self)
 
-    def _complete(self, runner: OffPolicyRunner) -> OffPolicyRunner:
+    def _refill_missing(self, runner: OffPolicyRunner) -> OffPolicyRunner:
         if runner.buffer is not None:
             return runner
         if self.episodes.env.on_host:

@@ -22,7 +22,7 @@ from jaxagents.agents.actor_and_critic import (
     with_parameters,
 )
 from jaxagents.agents.agent import Agent
-from jaxagents.agents.checks import naming_observations
+from jaxagents.agents.checks import check_observation_on_error
 from jaxagents.agents.collect import (
     DRAWING_HOOKS,
     AdvantageInput,
@@ -301,7 +301,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
                 f"The policy of {type(self).__name__} has a memory: call act(training, carry, obs), "
                 "which gives the memory afterwards and the action; initial_carry(training) is the first."
             )
-        with naming_observations(obs, self._observation):
+        with check_observation_on_error(obs, self._observation):
             return self._distribution(training, training.params, obs).mode()
 
     def initial_carry(self, training: TrainState) -> PyTree:

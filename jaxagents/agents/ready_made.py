@@ -20,7 +20,7 @@ from jaxagents.agents.on_policy import (
 )
 from jaxagents.core.arrays import atleast_nd
 from jaxagents.core.hook_names import is_own
-from jaxagents.core.observed import is_observed_beside, network_input
+from jaxagents.core.observed import has_extra_entries, network_input
 from jaxagents.envs.checks import check_n_actors
 from jaxagents.envs.observations import check_channels_first, preprocessing
 from jaxagents.envs.spaces import (
@@ -97,7 +97,7 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
         return _networks_of_actors(self, StateCritic)
 
     def _for_observation(self, field: str, network: nn.Module) -> nn.Module:
-        if not is_observed_beside(self._observation):
+        if not has_extra_entries(self._observation):
             return network
         return Masked(network) if field == "actor_network" else ObservationOnly(network)
 

@@ -15,7 +15,7 @@ from jaxagents.learners.learner import Batch
 
 CARRIES = "carries"
 """Key of the memories in a replay buffer."""
-_OF_LARGEST = 0.9
+_MAX_WEIGHT = 0.9
 """Weight of the largest error in the priority of a sequence; the mean error has the rest."""
 
 
@@ -119,7 +119,7 @@ class Sampling(NamedTuple):
         if self.sequence_length is None:
             return td_errors
         errors = td_errors.reshape(-1, self.length)[:, self.burn_in :]
-        return _OF_LARGEST * errors.max(axis=1) + (1.0 - _OF_LARGEST) * errors.mean(axis=1)
+        return _MAX_WEIGHT * errors.max(axis=1) + (1.0 - _MAX_WEIGHT) * errors.mean(axis=1)
 
 
 def over_several_steps(

@@ -54,7 +54,7 @@ def with_values(
         carry = jax.tree.map(lambda x: x[0], traj.critic_carry)
     carry = sharding.whole(carry) if config.replicated_updates else carry
     if remembers(critic.model_def):
-        carry, traj = _values_in_turn(agent, critic, carry, traj)
+        carry, traj = _recurrent_values(agent, critic, carry, traj)
     else:
         traj = _values_at_once(agent, critic, traj)
     if config.normalise_values:
@@ -93,7 +93,7 @@ def _values_at_once(agent: "OnPolicyBase", critic: TrainState, traj: Transition)
     return traj._replace(value=value, next_value=next_value.reshape(value.shape))
 
 
-def _values_in_turn(
+def _recurrent_values(
     agent: "OnPolicyBase", critic: TrainState, carry: PyTree, traj: Transition
 ) -> tuple[PyTree, Transition]:
     """Values a rollout with a recurrent critic.

@@ -67,7 +67,7 @@ def probe(directory: Path, n_bytes: int) -> None:
         path.unlink(missing_ok=True)
 
 
-class Troubles:
+class DiskErrors:
     """Warns, once for each reason, that a folder cannot be written to."""
 
     def __init__(self, directory: Path) -> None:
@@ -91,7 +91,7 @@ class Troubles:
                 )
 
     @contextlib.contextmanager
-    def refused(self) -> Iterator[None]:
+    def at_start(self) -> Iterator[None]:
         """A context in which disk errors name the folder, and suggest a remedy."""
         try:
             yield

@@ -83,7 +83,7 @@ def read(folder: Path) -> dict[str, Any]:
     return notes
 
 
-def say_the_same(notes: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+def same_contents(notes: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
     """Whether notes describe the same contents."""
     ignored = {_DIGEST, "arrays"}  # the last is in older checkpoints only
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import ArrayLike, PyTree
 
-from jaxagents.checkpoints.disk import Troubles
+from jaxagents.checkpoints.disk import DiskErrors
 from jaxagents.checkpoints.disk import write_description as write_description
 from jaxagents.checkpoints.makeup import differences, makeup_of
 from jaxagents.checkpoints.notes import (
@@ -48,16 +48,16 @@ class Snapshot(NamedTuple):
     step: int
     tree: PyTree
     notes: Mapping[str, Any]
-    is_sound: bool = True
+    is_finite: bool = True
 
 
 class MetricsFile(Logger):
     """The file of metrics. Lines that cannot be written yet are kept in memory."""
 
-    def __init__(self, logger: JSONLLogger, troubles: Troubles) -> None:
+    def __init__(self, logger: JSONLLogger, disk_errors: DiskErrors) -> None:
         """Takes the logger that writes the file, and the object that warns of disk errors."""
         self._logger = logger
-        self._troubles = troubles
+        self._disk_errors = disk_errors
         self._waiting: list[tuple[int, dict[str, float]]] = []
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
@@ -67,7 +67,7 @@ class MetricsFile(Logger):
 
     def write(self) -> None:
         """Writes the waiting lines, as far as possible."""
-        with self._troubles.attempt(OSError):
+        with self._disk_errors.attempt(OSError):
             while self._waiting:
                 self._logger.log(*self._waiting[0])
                 del self._waiting[0]
@@ -98,7 +98,7 @@ class Records:
         self._at_checkpoint = bool(earlier)
         self._has_failed = False
         file = JSONLLogger(store.directory / METRICS)
-        self.logger = MetricsFile(file, writer.troubles)
+        self.logger = MetricsFile(file, writer.disk_errors)
 
     def __enter__(self) -> "Records":
         """Locks the folder, and writes the description of the run.
@@ -134,21 +134,21 @@ class Records:
     def on_interruption(self, runner: PyTree, history: Metrics) -> None:
         """Saves a checkpoint without a return if the runner is finite and has changed."""
         if not self._at_checkpoint:
-            self._save(runner, history, None, only_if_sound=True)
+            self._save(runner, history, None, only_if_finite=True)
 
     def _save(
         self,
         runner: PyTree,
         history: Metrics,
         mean_return: float | None,
-        only_if_sound: bool = False,
+        only_if_finite: bool = False,
     ) -> None:
         self._at_checkpoint = self._has_failed = True
         metrics = join(self._earlier, history)
         with self._writer.attempt():
-            step, tree, notes, is_sound = self._snapshot(runner)
-            if is_sound or not (only_if_sound or self._writer.is_written(step)):
-                self._writer.save(step, tree, metrics, mean_return if is_sound else None, notes)
+            step, tree, notes, is_finite = self._snapshot(runner)
+            if is_finite or not (only_if_finite or self._writer.is_written(step)):
+                self._writer.save(step, tree, metrics, mean_return if is_finite else None, notes)
             self._has_failed = False
 
 
@@ -281,13 +281,15 @@ def records_of(
         first_key = None if earlier is None else store.first_key(start)
 
     def snapshot(runner: PyTree) -> Snapshot:
-        is_spoilt = bool(not_finite(agent.vital_arrays(runner)))
-        is_spoilt = processes.in_any(is_spoilt) if together else is_spoilt
+        is_nonfinite = bool(not_finite(agent.vital_arrays(runner)))
+        is_nonfinite = processes.any_process(is_nonfinite) if together else is_nonfinite
         notes = {**notes_of_schedules(runner.hyperparams), _FIRST_KEY: first_key, _MAKEUP: makeup}
         keys = [leaf for leaf in jax.tree.leaves(runner) if is_key(leaf)]
         if keys:
             notes[_KEYS] = str(implementation_of(keys[0]))
-        return Snapshot(int(runner.update_step), agent.checkpointed(runner), notes, not is_spoilt)
+        return Snapshot(
+            int(runner.update_step), agent.checkpointed(runner), notes, not is_nonfinite
+        )
 
     kind = SharedWriter if together else Writer
     writer = kind(store, *_description(agent, start, runner.hyperparams))

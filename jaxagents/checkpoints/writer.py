@@ -18,7 +18,14 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jaxtyping import Array, PyTree
 
-from jaxagents.checkpoints.disk import LOCK, Troubles, lock, make_durable, probe, write_description
+from jaxagents.checkpoints.disk import (
+    LOCK,
+    DiskErrors,
+    lock,
+    make_durable,
+    probe,
+    write_description,
+)
 from jaxagents.checkpoints.leaves import array_name, digest, leaves_of, pack, signature
 from jaxagents.checkpoints.notes import (
     FILE,
@@ -26,7 +33,7 @@ from jaxagents.checkpoints.notes import (
     META,
     TREE,
     CorruptCheckpointError,
-    say_the_same,
+    same_contents,
     sealed,
 )
 from jaxagents.checkpoints.store import OUTDATED, SET_ASIDE, UNFINISHED, Store, best_first
@@ -65,7 +72,7 @@ class Writer:
             start: Step at which the run starts.
             descriptions: Dataclasses or dicts to write as JSON, by file stem.
         """
-        self.troubles = Troubles(store.directory)
+        self.disk_errors = DiskErrors(store.directory)
         self._store = store
         self._identity = identity
         self._keep = keep
@@ -82,7 +89,7 @@ class Writer:
             FileExistsError: Another run writes to the folder, or it holds later checkpoints.
             OSError: The folder cannot be written to.
         """
-        with contextlib.ExitStack() as stack, self.troubles.refused():
+        with contextlib.ExitStack() as stack, self.disk_errors.at_start():
             self._begin(stack)
             means = self._store.mean_returns().items()
             self._mean_returns = {step: mean for step, mean in means if mean is not None}
@@ -94,9 +101,9 @@ class Writer:
     def __exit__(self, *exception: object) -> None:
         """Waits for the last checkpoint, writes it again if that failed, and unlocks the folder."""
         with self._stack:
-            with self.troubles.attempt():
+            with self.disk_errors.attempt():
                 self._finish()
-            with self.troubles.attempt():
+            with self.disk_errors.attempt():
                 self._try_again()
 
     @property
@@ -106,7 +113,7 @@ class Writer:
 
     def attempt(self) -> contextlib.AbstractContextManager[None]:
         """A context in which any error only causes a warning that the folder is not writable."""
-        return self.troubles.attempt()
+        return self.disk_errors.attempt()
 
     def is_written(self, step: int) -> bool:
         """Whether there is a checkpoint of a step."""
@@ -132,7 +139,7 @@ class Writer:
         """
         from orbax.checkpoint import args
 
-        with self.troubles.attempt():
+        with self.disk_errors.attempt():
             self._finish()
         version, former = self._agreed(self._store.version(step)), None
         if version:
@@ -148,7 +155,7 @@ class Writer:
         past, signatures_of_past = pack(leaves_of(history))
         notes = {**self._identity, **(notes or {}), TREE: signatures, HISTORY: signatures_of_past}
         notes = sealed(notes, step, mean_return)
-        if former and self._agreed(say_the_same(former, notes)):
+        if former and self._agreed(same_contents(former, notes)):
             return
         if mean_return is not None:
             self._mean_returns[step] = mean_return
@@ -157,7 +164,7 @@ class Writer:
             META: args.JsonSave(notes),
         }
         self._unwritten = self._store.folder(step, version + 1), args.Composite(**saved)
-        with self.troubles.attempt():
+        with self.disk_errors.attempt():
             self._begin_again()
             self._write(*self._unwritten)
 
@@ -243,9 +250,9 @@ class Writer:
             with _one_at_a_time, _waiting_for_threads():
                 self._orbax.save(path, args=items)
 
-        self._wait = self._thread.submit(self._complete, path, save).result
+        self._wait = self._thread.submit(self._save_and_prune, path, save).result
 
-    def _complete(self, path: Path, save: Callable[[], object]) -> None:
+    def _save_and_prune(self, path: Path, save: Callable[[], object]) -> None:
         """Writes a checkpoint, then removes the ones that are not kept."""
         try:
             save()
@@ -336,7 +343,7 @@ class SharedWriter(Writer):
                 super()._begin(stack)
             except Exception as raised:
                 error = raised
-        if processes.in_any(error is not None):
+        if processes.any_process(error is not None):
             raise error or RuntimeError(
                 f"The first process could not begin to write to {folder}; its own error says why."
             )
@@ -346,7 +353,7 @@ class SharedWriter(Writer):
         deadline = time.monotonic() + _SECONDS_FOR_A_FILE_TO_APPEAR
         while not (is_seen := token.exists()) and time.monotonic() < deadline:
             time.sleep(0.1)
-        missing = processes.those_without(is_seen)
+        missing = processes.processes_without(is_seen)
         if processes.leads():
             token.unlink()
         if missing:
@@ -375,7 +382,7 @@ class SharedWriter(Writer):
         self._orbax.save(path, args=items)
         self._wait = self._orbax.wait_until_finished
         if processes.leads():
-            self._wait = functools.partial(self._complete, path, self._wait)
+            self._wait = functools.partial(self._save_and_prune, path, self._wait)
 
     def _contents(self, tree: PyTree) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Copies of the arrays on their devices, and signatures; each process digests its own blocks."""

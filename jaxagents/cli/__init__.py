@@ -22,12 +22,12 @@ _COMMANDS = {
         "continue a run that was stopped, or train it for longer",
     ),
     "sweep": ("training", "sweep", "train several seeds with several hyperparameters"),
-    "eval": ("looking", "evaluate", "play episodes with a trained agent"),
-    "plot": ("looking", "plot", "draw learning curves of one run or of several"),
-    "export": ("looking", "export", "write the policy of a trained agent to one file"),
-    "replay": ("looking", "replay", "repeat updates of a run, and print losses and gradient norms"),
-    "verify": ("looking", "verify", "check whether checkpoints are damaged"),
-    "list": ("looking", "list_names", "list agents, envs or presets"),
+    "eval": ("inspection", "evaluate", "play episodes with a trained agent"),
+    "plot": ("inspection", "plot", "draw learning curves of one run or of several"),
+    "export": ("inspection", "export", "write the policy of a trained agent to one file"),
+    "replay": ("inspection", "replay", "repeat updates of a run, and print losses and gradient norms"),
+    "verify": ("inspection", "verify", "check whether checkpoints are damaged"),
+    "list": ("inspection", "list_names", "list agents, envs or presets"),
 }
 _OVERVIEW = """\
 usage: jaxagents COMMAND ...

@@ -46,7 +46,7 @@ _OF_CHOICES = (
 
 
 @contextmanager
-def told_in_a_line(*kinds: type[Exception], fields: Collection[str] = ()) -> Iterator[None]:
+def one_line_errors(*kinds: type[Exception], fields: Collection[str] = ()) -> Iterator[None]:
     """Turns errors into a `MistakeError` with a message of one line.
 
     Args:
@@ -97,7 +97,7 @@ def check_environment(name: str) -> None:
             f"There is no suite 'gym': write '{GYMNASIUM}{name.removeprefix('gym')}'."
         )
     if suite in SUITES and colon:
-        with told_in_a_line():
+        with one_line_errors():
             check_installed(suite)
         return
     own_name = name.removeprefix("gymnax:")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from jaxagents.catalogue import CATALOGUE
-from jaxagents.cli.mistakes import MistakeError, told_in_a_line
+from jaxagents.cli.mistakes import MistakeError, one_line_errors
 from jaxagents.core.extras import SUITES
 from jaxagents.core.names import alike, unknown
 
@@ -56,9 +56,9 @@ class Run:
         """
         path = folder / FILE
         if not path.is_file():
-            raise MistakeError(_why_there_is_none(folder))
+            raise MistakeError(_no_run_message(folder))
         try:
-            with told_in_a_line():
+            with one_line_errors():
                 fields = json.loads(path.read_text(encoding="utf-8"))
                 sets = [
                     {
@@ -79,13 +79,13 @@ class Run:
         Raises:
             MistakeError: Another run was started there meanwhile, or the folder is not writable.
         """
-        with told_in_a_line(OSError):
+        with one_line_errors(OSError):
             folder.mkdir(parents=True, exist_ok=True)
             try:
                 with (folder / FILE).open("x", encoding="utf-8") as file:
                     file.write(self._text())
             except FileExistsError:
-                raise MistakeError(that_it_holds_one(folder)) from None
+                raise MistakeError(holds_run_message(folder)) from None
 
     @contextlib.contextmanager
     def rewritten(self, folder: Path) -> Iterator[None]:
@@ -96,7 +96,7 @@ class Run:
         """
         from jaxagents.checkpoints.disk import lock
 
-        with told_in_a_line(OSError):
+        with one_line_errors(OSError):
             held = lock(self.folder_of_records(folder))
         try:
             unfinished = folder / f".{FILE}"
@@ -132,7 +132,7 @@ class Run:
 
         from jaxagents.agents.config import annealed
 
-        with told_in_a_line(fields=self.config):
+        with one_line_errors(fields=self.config):
             agent, config, _, anneals = self._start()
             config = config.replace(**self.config, checkpoint_dir=folder, restore_agent=True)
             if self.anneal:
@@ -168,7 +168,7 @@ class Run:
         for name, first in self.hyperparams[0].items():
             column = [of_set[name] for of_set in self.hyperparams]
             values[name] = first if len(set(column)) == 1 else np.array(column, np.float32)
-        with told_in_a_line(fields=values):
+        with one_line_errors(fields=values):
             nested = traverse_util.unflatten_dict(values, sep=".")
             hyperparams = with_values(self._start()[2], nested)
             hyperparams.check_ranges()
@@ -184,7 +184,7 @@ class Run:
         return agent, config(), hyperparams(), False
 
 
-def that_it_holds_one(folder: Path) -> str:
+def holds_run_message(folder: Path) -> str:
     """The message for a folder that already holds a run."""
     return (
         f"{folder} already holds a run: 'jaxagents resume {shlex.quote(str(folder))}' goes on with it; "
@@ -192,7 +192,7 @@ def that_it_holds_one(folder: Path) -> str:
     )
 
 
-def _why_there_is_none(folder: Path) -> str:
+def _no_run_message(folder: Path) -> str:
     if folder.is_dir():
         return f"{folder} holds no {FILE}, which 'jaxagents train' and 'jaxagents sweep' write."
     near = alike(folder.name, [other.name for other in sorted(folder.parent.glob("*/"))], 0.6)

@@ -20,11 +20,11 @@ from jaxagents.cli.mistakes import (
     MistakeError,
     StoppedError,
     check_environment,
-    told_in_a_line,
+    one_line_errors,
 )
 from jaxagents.cli.options import Resume, chosen_config, chosen_sets, options_of
 from jaxagents.cli.parsing import parse
-from jaxagents.cli.runs import FILE, Run, that_it_holds_one
+from jaxagents.cli.runs import FILE, Run, holds_run_message
 from jaxagents.core import numbers
 from jaxagents.core.names import check_known
 
@@ -47,12 +47,12 @@ usage: {form}
 
 def train(words: Sequence[str]) -> None:
     """Trains an agent: `jaxagents train AGENT ENV [options]`."""
-    _begin("train", words)
+    _start_run("train", words)
 
 
 def sweep(words: Sequence[str]) -> None:
     """Trains seeds times hyperparameters: `jaxagents sweep AGENT ENV --seeds 4 --gamma 0.9 0.99`."""
-    _begin("sweep", words)
+    _start_run("sweep", words)
 
 
 def resume(words: Sequence[str]) -> None:
@@ -64,7 +64,7 @@ def resume(words: Sequence[str]) -> None:
     if given:
         from jaxagents.checkpoints.records import saved_steps
 
-        with told_in_a_line(fields=given):
+        with one_line_errors(fields=given):
             chosen = numbers.by_own_names("AgentConfig", given, ["n_updates"], {})
         n_steps = chosen["n_steps"]
         made = max(saved_steps(run.folder_of_records(folder)), default=0)
@@ -74,24 +74,24 @@ def resume(words: Sequence[str]) -> None:
                 f"got {n_steps:,}."
             )
         run = dataclasses.replace(run, config={**run.config, **chosen})
-    _go_on(run, folder, is_begun=True)
+    _train_to_end(run, folder, is_begun=True)
 
 
-def _begin(command: str, words: Sequence[str]) -> None:
+def _start_run(command: str, words: Sequence[str]) -> None:
     choice, is_sweep = _choose(command, words), command == "sweep"
     kind = options_of(choice.agent, choice.preset, is_sweep)
     name = f"{command} {choice.agent}"
     options: Any = parse(kind, choice.words, name, _SUMMARIES[command], "ENV")
     if not choice.environment:
         raise MistakeError(f"An environment is missing: {_FORM.format(command)}.")
-    with told_in_a_line(fields=dataclasses.asdict(options.config)):
+    with one_line_errors(fields=dataclasses.asdict(options.config)):
         config = chosen_config(options.config)
         numbers.seed("--seed", options.seed)
         if is_sweep:
             numbers.positive("--seeds", options.seeds)
     folder = options.run_dir
     if folder is not None and any((folder / name).exists() for name in ("checkpoints", FILE)):
-        raise MistakeError(that_it_holds_one(folder))
+        raise MistakeError(holds_run_message(folder))
     dataset = getattr(options, "dataset", None)
     run = Run(
         agent=choice.agent,
@@ -105,7 +105,7 @@ def _begin(command: str, words: Sequence[str]) -> None:
         config=config,
         hyperparams=chosen_sets(options),
     )
-    _go_on(run, folder or _new_folder(choice))
+    _train_to_end(run, folder or _new_folder(choice))
 
 
 class Choice(NamedTuple):
@@ -158,7 +158,7 @@ def _new_folder(choice: Choice) -> Path:
     return Path("runs", f"{choice.agent}-{name}-{now}-{secrets.token_hex(2)}")
 
 
-def _go_on(run: Run, folder: Path, is_begun: bool = False) -> None:
+def _train_to_end(run: Run, folder: Path, is_begun: bool = False) -> None:
     """Trains until a run is complete; `is_begun` says whether its folder already describes it."""
     if CATALOGUE[run.agent].learns_from_data and run.dataset is None:
         raise MistakeError(f"{run.agent} learns from data: give --dataset FILE, of .npz or .hdf5.")
@@ -172,7 +172,7 @@ def _go_on(run: Run, folder: Path, is_begun: bool = False) -> None:
         jaxagents.cache_programs()
         hyperparams, agent = run.make_hyperparams(), run.make_agent(folder)
         if run.n_seeds is not None:
-            with told_in_a_line(NotImplementedError):
+            with one_line_errors(NotImplementedError):
                 agent.episodes.env.check_compiled()
         if is_begun:
             stack.enter_context(run.rewritten(folder))
@@ -182,7 +182,7 @@ def _go_on(run: Run, folder: Path, is_begun: bool = False) -> None:
         if pressed.is_set():
             raise KeyboardInterrupt
         key, result = jax.random.key(run.seed), None
-        with told_in_a_line(FileExistsError, CorruptCheckpointError):
+        with one_line_errors(FileExistsError, CorruptCheckpointError):
             if run.n_seeds is None:
                 agent.resume(key, hyperparams)
                 n_made = agent.previous_training_max_step
@@ -191,7 +191,7 @@ def _go_on(run: Run, folder: Path, is_begun: bool = False) -> None:
                 n_made = int(result.runners.update_step.min())
         if n_made < agent.config.n_steps:
             raise StoppedError(
-                f"Stopped after {n_made:,} of {agent.config.n_steps:,} updates. {_how_to_go_on(folder)}"
+                f"Stopped after {n_made:,} of {agent.config.n_steps:,} updates. {_resume_hint(folder)}"
             )
         if result is None:
             report_training(agent, run, folder)
@@ -199,7 +199,7 @@ def _go_on(run: Run, folder: Path, is_begun: bool = False) -> None:
             report_sweep(result, run, folder)
 
 
-def _how_to_go_on(folder: Path) -> str:
+def _resume_hint(folder: Path) -> str:
     return f"To go on: jaxagents resume {shlex.quote(str(folder))}"
 
 
@@ -224,7 +224,7 @@ def _stoppable(folder: Path) -> Iterator[threading.Event]:
     try:
         yield pressed
     except KeyboardInterrupt:
-        further = f" {_how_to_go_on(folder)}" if (folder / FILE).exists() else ""
+        further = f" {_resume_hint(folder)}" if (folder / FILE).exists() else ""
         raise StoppedError(f"Stopped.{further}") from None
     except FloatingPointError as error:
         raise FailureError(

@@ -75,7 +75,7 @@ CRITIC_STATE = "critic_state"
 """Key of the input of a centralised critic."""
 ACTOR_MASK = "actor_mask"
 """Key of the mask of actors that still play."""
-_BESIDE = (ACTION_MASK, CRITIC_STATE, ACTOR_MASK)
+_EXTRA = (ACTION_MASK, CRITIC_STATE, ACTOR_MASK)
 _MASKS = tuple((DictKey(name),) for name in (ACTION_MASK, ACTOR_MASK))
 
 
@@ -137,13 +137,13 @@ def network_input(obs: PyTree) -> PyTree:
         The observation without the entries above. If only an entry `"observation"` remains, this is its
         value; if there is nothing to remove, it is the unchanged observation.
     """
-    if not is_observed_beside(obs):
+    if not has_extra_entries(obs):
         return obs
-    rest = {name: x for name, x in obs.items() if name not in _BESIDE}
+    rest = {name: x for name, x in obs.items() if name not in _EXTRA}
     return rest[OBSERVATION] if list(rest) == [OBSERVATION] else rest
 
 
-def entries_beside(obs: PyTree) -> dict[str, PyTree]:
+def extra_entries(obs: PyTree) -> dict[str, PyTree]:
     """The entries of an observation that networks do not see.
 
     Args:
@@ -152,11 +152,11 @@ def entries_beside(obs: PyTree) -> dict[str, PyTree]:
     Returns:
         The entries by name, without `None`.
     """
-    entries = {name: obs.get(name) for name in _BESIDE} if isinstance(obs, Mapping) else {}
+    entries = {name: obs.get(name) for name in _EXTRA} if isinstance(obs, Mapping) else {}
     return {name: x for name, x in entries.items() if x is not None}
 
 
-def is_observed_beside(obs: PyTree) -> bool:
+def has_extra_entries(obs: PyTree) -> bool:
     """Whether an observation has entries that networks do not see.
 
     Args:
@@ -165,10 +165,10 @@ def is_observed_beside(obs: PyTree) -> bool:
     Returns:
         Whether there are such entries.
     """
-    return isinstance(obs, Mapping) and any(name in obs for name in _BESIDE)
+    return isinstance(obs, Mapping) and any(name in obs for name in _EXTRA)
 
 
-def observed_beside(obs: PyTree, **entries: PyTree) -> PyTree:
+def with_entries(obs: PyTree, **entries: PyTree) -> PyTree:
     """Adds entries to an observation.
 
     Args:
@@ -182,7 +182,7 @@ def observed_beside(obs: PyTree, **entries: PyTree) -> PyTree:
     given = {name: x for name, x in entries.items() if x is not None}
     if not given:
         return obs
-    return {**(obs if is_observed_beside(obs) else {OBSERVATION: obs}), **given}
+    return {**(obs if has_extra_entries(obs) else {OBSERVATION: obs}), **given}
 
 
 def _entry(obs: PyTree, name: str) -> PyTree:

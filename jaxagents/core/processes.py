@@ -35,7 +35,7 @@ def gathered(tree: PyTree) -> PyTree:
     return multihost_utils.process_allgather(tree)
 
 
-def those_without(flag: bool) -> list[int]:
+def processes_without(flag: bool) -> list[int]:
     """The processes that do not set a flag.
 
     Args:
@@ -48,7 +48,7 @@ def those_without(flag: bool) -> list[int]:
     return np.flatnonzero(~flags).tolist()
 
 
-def in_any(flag: bool) -> bool:
+def any_process(flag: bool) -> bool:
     """Whether any process sets a flag.
 
     Args:
@@ -57,4 +57,4 @@ def in_any(flag: bool) -> bool:
     Returns:
         Whether any does, the same in all processes.
     """
-    return len(those_without(flag)) < jax.process_count()
+    return len(processes_without(flag)) < jax.process_count()

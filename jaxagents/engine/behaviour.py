@@ -256,7 +256,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         """One observation, as shapes."""
         return jax.eval_shape(lambda: self.episodes.reset(jax.random.key(0))[0])
 
-    def _complete(self, runner: RunnerT) -> RunnerT:
+    def _refill_missing(self, runner: RunnerT) -> RunnerT:
         """The runner, with anything recreated that its checkpoint left out."""
         return runner
 

@@ -92,7 +92,7 @@ class OnDevice(Generic[RunnerT]):
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> tuple[RunnerT, FirstNonfinite]:
         """Makes updates, donating the runner; also returns the first with non-finite numbers."""
-        if makes_none(n_updates):
+        if is_zero(n_updates):
             return runner, {}
         with self._devices():
             return self._jitted.advance(runner.replace(info={}), as_int32(n_updates), self._data)
@@ -119,7 +119,7 @@ class OnDevice(Generic[RunnerT]):
         return self._jitted.train(rng, hyperparams, runner, self._data, n_steps, progress)
 
 
-def makes_none(n_updates: ArrayLike) -> bool:
+def is_zero(n_updates: ArrayLike) -> bool:
     """Whether a number of updates is known to be zero."""
     return not is_tracing(n_updates) and not np.asarray(n_updates)
 

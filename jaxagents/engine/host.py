@@ -22,7 +22,7 @@ from jaxagents.core.metrics import Metrics
 from jaxagents.core.report import FirstNonfinite, Record, Report
 from jaxagents.engine.behaviour import Behaviour
 from jaxagents.engine.executors import OnDevice, RunnerT
-from jaxagents.engine.host_play import HostPlayer, begun_again, terms_of
+from jaxagents.engine.host_play import HostPlayer, reset_memories, terms_of
 from jaxagents.engine.host_rollout import HostRollout, Rows
 from jaxagents.engine.program import Program, collection_of
 from jaxagents.envs.episodes import EpisodeState
@@ -207,7 +207,7 @@ class _Playing:
         self.report, self.is_finite = Report({}), []
         goes_on = episodes.go_to(_played(runner), runner.obs)
         self._initial = jitted.initial(behaviour._acting(runner))
-        self._carry = begun_again(runner.carry, self._initial, ~goes_on)
+        self._carry = reset_memories(runner.carry, self._initial, ~goes_on)
 
     def learn(self, *rollout: HostRollout) -> None:
         """Learns from a rollout, or from stored ones."""
@@ -267,7 +267,7 @@ class _Playing:
                 obs, action, log_prob, step.reward, step.next_obs, *ends, before, step.info or ()
             )
             rows.add(row, step.counts, begins)
-            self._carry = begun_again(carry, self._initial, step.starts)
+            self._carry = reset_memories(carry, self._initial, step.starts)
         return rows.rollout(), rows
 
     def _draws_of(self, block: int) -> PyTree:

@@ -74,7 +74,7 @@ def play_one_each(
     return EpisodeOutcomes(*map(jnp.asarray, numbers), info=jax.tree.map(jnp.asarray, info or {}))
 
 
-def film_one(
+def record_one(
     episodes: HostEpisodes, seeds: UInt32[np.ndarray, "1"], player: Player
 ) -> UInt8[np.ndarray, "time height width 3"]:
     """Records the frames of one episode.
@@ -97,7 +97,9 @@ def film_one(
     return np.stack(episodes.pictures)
 
 
-def begun_again(carry: PyTree, initial: PyTree, where: Bool[np.ndarray, "environments"]) -> PyTree:
+def reset_memories(
+    carry: PyTree, initial: PyTree, where: Bool[np.ndarray, "environments"]
+) -> PyTree:
     """Resets memories where an episode begins."""
 
     def choose(carry: PyTree, initial: PyTree) -> np.ndarray:
@@ -156,7 +158,7 @@ class HostPlayer:
         seeds, player = self._round(rng, np.zeros(1, np.int32), acting, deterministic)
         terms = self._terms._replace(max_steps=max_steps)
         with self._env.playing("film", 1, terms) as environment:
-            pictures = film_one(environment, seeds, player)
+            pictures = record_one(environment, seeds, player)
         return pictures, len(pictures) - 1
 
     def _round(

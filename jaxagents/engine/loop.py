@@ -177,7 +177,7 @@ class TimedChunks:
             began = time.perf_counter()
             yield n_updates
             requested = self.stopped or self._interruption.requested
-            self.stopped = processes.in_any(requested) if self.together else requested
+            self.stopped = processes.any_process(requested) if self.together else requested
             if self.stopped:
                 return
             elapsed = time.perf_counter() - began

@@ -17,7 +17,7 @@ from jaxagents.core.compilation import jit_in_place, nan_is_allowed
 from jaxagents.core.metrics import Metrics, stack_metrics
 from jaxagents.core.report import FirstNonfinite
 from jaxagents.engine.behaviour import Behaviour
-from jaxagents.engine.executors import OnDevice, RunnerT, SplitPrograms, makes_none
+from jaxagents.engine.executors import OnDevice, RunnerT, SplitPrograms, is_zero
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class MembersOnCores(Generic[RunnerT]):
             agent: The agent.
             threads: One thread per core to use.
         """
-        self._executor, self._complete = OnDevice(agent), agent._complete
+        self._executor, self._refill_missing = OnDevice(agent), agent._refill_missing
         self._threads = threads
         self._called: set[str] = set()
 
@@ -73,7 +73,7 @@ class MembersOnCores(Generic[RunnerT]):
     @nan_is_allowed
     def place(self, stacked: RunnerT) -> list[RunnerT]:
         """Unstacks the runners of a checkpoint, to continue from."""
-        return [self._complete(runner) for runner in unstack(stacked)]
+        return [self._refill_missing(runner) for runner in unstack(stacked)]
 
     def advance(
         self, runners: list[RunnerT], n_updates: ArrayLike
@@ -114,7 +114,7 @@ class MembersOnDevices:
         """
         self._mesh = Mesh(np.asarray(devices), ("members",))
         self._data, self._program = agent.data, agent.program
-        self._complete: Callable = agent._complete
+        self._refill_missing: Callable = agent._refill_missing
         self._jitted = agent.programs.get(
             (MembersOnDevices, self._mesh), functools.partial(_on_devices, mesh=self._mesh)
         )
@@ -136,11 +136,11 @@ class MembersOnDevices:
     @nan_is_allowed
     def place(self, stacked: RunnerT) -> RunnerT:
         """Runners to continue from, padded with copies to fill the devices."""
-        return jax.vmap(self._complete)(self._filled(stacked, len(stacked.update_step)))
+        return jax.vmap(self._refill_missing)(self._filled(stacked, len(stacked.update_step)))
 
     def advance(self, runners: PyTree, n_updates: ArrayLike) -> tuple[PyTree, FirstNonfinite]:
         """Makes updates; also returns the first with non-finite numbers, members first."""
-        if makes_none(n_updates):
+        if is_zero(n_updates):
             return runners, {}
         made = self._jitted.advance(runners.replace(info={}), as_int32(n_updates), self._data)
         runners, first = made

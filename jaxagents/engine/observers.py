@@ -234,7 +234,7 @@ class CallbackObserver(Observer):
 
     def _any_ends(self, when: str, runner: PyTree) -> bool:
         ends = (not self._together or processes.leads()) and self._call(when, runner)
-        return processes.in_any(ends) if self._together else ends
+        return processes.any_process(ends) if self._together else ends
 
     def _call(self, when: str, runner: PyTree) -> bool:
         progress = Progress(
@@ -311,7 +311,7 @@ class Watch(Observer):
         found = not_finite(self._vital_arrays(runner))
         told = [f"since update {text}" for text in in_words(first)]
         is_nonfinite = bool(found or told)
-        if not (processes.in_any(is_nonfinite) if self._together else is_nonfinite):
+        if not (processes.any_process(is_nonfinite) if self._together else is_nonfinite):
             return
         if found or not told:
             names = ", ".join(found) or "arrays of another process"

@@ -153,7 +153,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         if runner is None:
             first = self.start(as_key(rng), hyperparams)
         else:
-            first = self.behaviour._complete(runner)
+            first = self.behaviour._refill_missing(runner)
             first = first if hyperparams is None else self.restart(first, hyperparams)
         lengths = updates_between_points(n_steps, self.behaviour.config.eval_frequency)
 

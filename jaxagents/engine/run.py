@@ -84,7 +84,7 @@ def train(
             called = CallbackObserver(callbacks, first, n_steps, bar.say, together, earlier)
             observers.append(called)
         lengths = updates_between_points(n_steps, agent.config.eval_frequency, first)
-        remembering = _Remembering(agent, earlier)
+        remembering = _LastRunObserver(agent, earlier)
         observers.append(remembering)
         try:
             chunks = TimedChunks(interruption, together=together)
@@ -97,7 +97,7 @@ def train(
     return runner, metrics
 
 
-class _Remembering(Observer):
+class _LastRunObserver(Observer):
     """Makes an agent remember a run when it ends, also early or by an error."""
 
     def __init__(self, agent: Any, earlier: Metrics | None) -> None:

@@ -75,10 +75,10 @@ def sweep(
         runners, metrics, nonfinite = earlier.tree, earlier.history, {}
     else:
         runners, metrics, nonfinite = _train(agent, grid, earlier, n_steps, progress, callbacks)
-    are_sound = finite_members(agent.vital_arrays(runners)).reshape(grid.shape)
+    are_finite = finite_members(agent.vital_arrays(runners)).reshape(grid.shape)
     runners, metrics = _by_set_and_seed((runners, _by_member(metrics, grid)), grid)
-    _warn_of(are_sound, nonfinite)
-    best = _best_set(metrics, are_sound)
+    _warn_of(are_finite, nonfinite)
+    best = _best_set(metrics, are_finite)
     best_hyperparams = None if best is None else jax.tree.map(lambda x: x[best], grid.sets)
     return SweepResult(runners, metrics, best, best_hyperparams)
 
@@ -217,25 +217,25 @@ def _by_set_and_seed(tree: PyTree, grid: Grid, axis: int = 0) -> PyTree:
     )
 
 
-def _best_set(metrics: Metrics, are_sound: Bool[np.ndarray, "n_sets n_seeds"]) -> int | None:
+def _best_set(metrics: Metrics, are_finite: Bool[np.ndarray, "n_sets n_seeds"]) -> int | None:
     """The set with the highest mean return, among sets whose members are all finite."""
     if "returns" not in metrics:
         return None
     last = metrics["returns"][:, :, -1]
     means = last.reshape(last.shape[0], -1).mean(axis=1)
-    means = np.where(np.isfinite(means) & are_sound.all(axis=1), means, -np.inf)
+    means = np.where(np.isfinite(means) & are_finite.all(axis=1), means, -np.inf)
     return int(np.argmax(means)) if np.isfinite(means).any() else None
 
 
-def _warn_of(are_sound: Bool[np.ndarray, "n_sets n_seeds"], nonfinite: dict[int, str]) -> None:
+def _warn_of(are_finite: Bool[np.ndarray, "n_sets n_seeds"], nonfinite: dict[int, str]) -> None:
     """Warns of members with non-finite numbers, at the end or before."""
-    indices = sorted({*np.flatnonzero(~are_sound).tolist(), *nonfinite})
+    indices = sorted({*np.flatnonzero(~are_finite).tolist(), *nonfinite})
     if not indices:
         return
-    places = list(np.ndindex(*are_sound.shape))
+    places = list(np.ndindex(*are_finite.shape))
     told = "".join(f" {places[i]} {nonfinite[i]}." for i in indices[:8] if i in nonfinite)
     warnings.warn(
-        f"Numbers are not finite in {len(indices)} of {are_sound.size} members of the sweep, by "
+        f"Numbers are not finite in {len(indices)} of {are_finite.size} members of the sweep, by "
         f"(set, seed): {[places[i] for i in indices[:8]]}.{told} Sets of members that end with such "
         "numbers do not count as the best.",
         stacklevel=4,

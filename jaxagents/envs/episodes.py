@@ -19,7 +19,7 @@ from jaxagents.core.arrays import (
     without_weak_types,
 )
 from jaxagents.core.numbers import positive
-from jaxagents.core.observed import ACTION_MASK, ACTOR_MASK, CRITIC_STATE, observed_beside
+from jaxagents.core.observed import ACTION_MASK, ACTOR_MASK, CRITIC_STATE, with_entries
 from jaxagents.envs.environment import Environment
 from jaxagents.envs.spaces import (
     Space,
@@ -274,7 +274,7 @@ class Episodes:
             CRITIC_STATE: state,
             ACTOR_MASK: self.env.actor_mask(envstate),
         }
-        return observed_beside(obs, **entries)
+        return with_entries(obs, **entries)
 
     def _restart(
         self,

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Key, PyTree
 
 from jaxagents import ops
-from jaxagents.core.observed import is_observed_beside, network_input
+from jaxagents.core.observed import has_extra_entries, network_input
 
 Space = Any
 """A gymnax or Gymnasium space, one of the classes below, or any object with their attributes."""
@@ -173,7 +173,7 @@ def map_spaces(function: Callable[..., Any], space: Space, *trees: PyTree) -> Py
 def network_space(space: Space) -> Space:
     """The part of an observation space that networks see, for instance without action masks."""
     children = parts(space)
-    return network_input(children) if is_observed_beside(children) else space
+    return network_input(children) if has_extra_entries(children) else space
 
 
 def box_bounds(space: Space, dtype: DTypeLike = np.float32) -> tuple[np.ndarray, np.ndarray]:

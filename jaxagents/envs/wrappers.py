@@ -12,9 +12,9 @@ from jaxtyping import Array, ArrayLike, Bool, Key, PyTree, UInt8
 from jaxagents.core.numbers import positive
 from jaxagents.core.observed import (
     OBSERVATION,
-    entries_beside,
+    extra_entries,
     network_input,
-    observed_beside,
+    with_entries,
 )
 from jaxagents.envs.adapters import as_environment
 from jaxagents.envs.environment import Environment, Step, Wording
@@ -174,7 +174,7 @@ class FrameStack(Wrapper):
             lambda x: jnp.concatenate([jnp.atleast_1d(x)] * self.n_frames, axis=-1),
             self._network_input(obs),
         )
-        return observed_beside(frames, **entries_beside(obs)), WrapperState(envstate, frames)
+        return with_entries(frames, **extra_entries(obs)), WrapperState(envstate, frames)
 
     def step(self, key: Key[Array, ""], state: WrapperState, action: PyTree) -> Step:
         """Takes one step; see `Environment`."""
@@ -186,7 +186,7 @@ class FrameStack(Wrapper):
 
         frames = jax.tree.map(shifted, state.past, self._network_input(step.obs))
         return step._replace(
-            obs=observed_beside(frames, **entries_beside(step.obs)),
+            obs=with_entries(frames, **extra_entries(step.obs)),
             state=WrapperState(step.state, frames),
         )
 
@@ -268,7 +268,7 @@ class WithPrevious(Wrapper):
         return f"{self.env.name}, previous {' and '.join(shown)}"
 
     def _with_past(self, past: dict[str, Array], obs: PyTree) -> dict[str, PyTree]:
-        return {OBSERVATION: self._network_input(obs), **past, **entries_beside(obs)}
+        return {OBSERVATION: self._network_input(obs), **past, **extra_entries(obs)}
 
     @property
     def _actors_shape(self) -> tuple[int, ...]:

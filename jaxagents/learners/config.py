@@ -14,7 +14,7 @@ from jaxtyping import PyTree
 
 from jaxagents.core.config import StaticConfig, checked, optimizer_function
 from jaxagents.core.numbers import positive
-from jaxagents.core.observed import Remembered, is_observed_beside, observation_of
+from jaxagents.core.observed import Remembered, has_extra_entries, observation_of
 from jaxagents.core.pickling import nonpytree_field
 from jaxagents.learners.memory import FromMemory
 from jaxagents.networks import (
@@ -132,7 +132,7 @@ class LearnerConfig(StaticConfig):
             )
         if self.encoder is not None and not remembers(network):
             network = WithEncoder(self.encoder, network)
-        if is_observed_beside(observation_of(observations)):
+        if has_extra_entries(observation_of(observations)):
             network = view(network)
         if self.normalise_observations:
             network = normalised(network)

@@ -9,7 +9,7 @@ from flax import linen as nn
 from flax.core import FrozenDict
 from jaxtyping import Array, Float, PyTree
 
-from jaxagents.core.observed import entries_beside, network_input, observed_beside
+from jaxagents.core.observed import extra_entries, network_input, with_entries
 from jaxagents.networks.recurrent import NetworkWrapper
 from jaxagents.networks.torsos import IMAGE_NDIM, Padding, PatchConv, scaled
 
@@ -111,14 +111,14 @@ class BehindTrunk(NetworkWrapper):
 
     def output_for(self, obs: PyTree, output: PyTree) -> PyTree:
         """Applies the network to the trunk's features."""
-        return self.network(features_beside(obs, output))
+        return self.network(with_extra_entries_of(obs, output))
 
     def observe(self, observations: PyTree) -> None:
         """Adds observations, which have leading axes, to the trunk's running statistics."""
         self.trunk.observe(observations)
 
 
-def features_beside(obs: PyTree, features: PyTree) -> PyTree:
+def with_extra_entries_of(obs: PyTree, features: PyTree) -> PyTree:
     """The input of a network on top of a trunk: features, plus entries such as action masks.
 
     Args:
@@ -128,7 +128,7 @@ def features_beside(obs: PyTree, features: PyTree) -> PyTree:
     Returns:
         The features, or a dict of the features and those entries.
     """
-    return observed_beside(features, **entries_beside(obs))
+    return with_entries(features, **extra_entries(obs))
 
 
 class ObservationEncoder(nn.Module):

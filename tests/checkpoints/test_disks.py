@@ -17,7 +17,7 @@ from saved_runs import CASE, KEY, MatchSign
 from scripts import run_script
 
 from jaxagents import verify
-from jaxagents.checkpoints.disk import Troubles
+from jaxagents.checkpoints.disk import DiskErrors
 from jaxagents.checkpoints.records import saved_steps
 
 
@@ -189,5 +189,5 @@ def test_troubles_are_known_by_their_number_or_their_text(tmp_path):
         text = f"INTERNAL: Error writing: {os.strerror(number)} [os_error_code='{number}']"
         for error in (OSError(number, "raw"), ValueError(text)):
             with pytest.warns(UserWarning, match=f"be written to: {reason}") as said:
-                fail_twice(Troubles(tmp_path), error)
+                fail_twice(DiskErrors(tmp_path), error)
             assert len(said) == 1

@@ -14,7 +14,7 @@ from jaxagents.core.observed import (
     ACTOR_MASK,
     CRITIC_STATE,
     network_input,
-    observed_beside,
+    with_entries,
 )
 from jaxagents.envs.on_host.arrays import (
     as_observation,
@@ -124,7 +124,7 @@ class Actors:
             CRITIC_STATE: None if state is None else as_observation(state),
         }
         rows = [self._row(i, observations) for i in range(len(self.agents))]
-        return observed_beside(_stack(rows), **entries)
+        return with_entries(_stack(rows), **entries)
 
     def actions(
         self, action: PyTree[Shaped[np.ndarray, "actors ..."]], agents: Sequence[str]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxagents.catalogue import CATALOGUE, PRESETS
-from jaxagents.cli.mistakes import FailureError, MistakeError, environment_names, told_in_a_line
+from jaxagents.cli.mistakes import FailureError, MistakeError, environment_names, one_line_errors
 from jaxagents.cli.options import Eval, Export, List, Plot, Repeat, Verify
 from jaxagents.cli.parsing import parse
 from jaxagents.cli.reports import draw_runs, print_table, report_episodes
@@ -18,21 +18,21 @@ from jaxagents.core.extras import GYMNASIUM, SUITES, is_installed, pip_install
 def evaluate(words: Sequence[str]) -> None:
     """Plays episodes with a trained agent: `jaxagents eval FOLDER`."""
     options = parse(Eval, words, "eval", "Plays episodes with the agent of a run.")
-    with told_in_a_line():
+    with one_line_errors():
         numbers.positive("--n-evals", options.n_evals)
         if options.seed is not None:
             numbers.seed("--seed", options.seed)
     run, agent = _run_and_agent(options.folder)
     from jaxagents.envs.drawings import check_can_film
 
-    with told_in_a_line():
+    with one_line_errors():
         if options.film is not None:
             check_can_film(agent.episodes.env, options.film, agent.episodes.env.render_fps)
         runner, _ = agent.restore(options.checkpoint)
     print(
         f"{CATALOGUE[run.agent].agent} on {run.environment} after {int(runner.update_step):,} updates:"
     )
-    with told_in_a_line():
+    with one_line_errors():
         seed = run.seed + 1 if options.seed is None else options.seed
         report_episodes(agent, seed, options.n_evals, options.deterministic)
         if options.film is not None:
@@ -45,7 +45,7 @@ def export(words: Sequence[str]) -> None:
     options = parse(Export, words, "export", "Writes the policy of a run to one file.")
     _, agent = _run_and_agent(options.folder)
     path = options.output or options.folder / "policy.safetensors"
-    with told_in_a_line():
+    with one_line_errors():
         agent.restore(options.checkpoint)
         agent.export_policy(path)
     print(f"{path} holds the policy, which jaxagents.load_policy reads.")
@@ -59,7 +59,7 @@ def plot(words: Sequence[str]) -> None:
     metric, folders = options.metric, options.folders
     default = (folders[0] if len(folders) == 1 else Path()) / f"{metric.replace('/', '-')}.png"
     path = options.output or default
-    with told_in_a_line():
+    with one_line_errors():
         draw_runs(folders, metric, path)
     print(f"{path} shows {metric}.")
 
@@ -67,7 +67,7 @@ def plot(words: Sequence[str]) -> None:
 def replay(words: Sequence[str]) -> None:
     """Repeats updates of a run, and prints each: `jaxagents replay FOLDER --from 1200`."""
     options = parse(Repeat, words, "replay", "Repeats updates of a run, and prints each.")
-    with told_in_a_line():
+    with one_line_errors():
         numbers.positive("--updates", options.updates)
         if options.first is not None:
             numbers.not_negative("--from", options.first)
@@ -75,7 +75,7 @@ def replay(words: Sequence[str]) -> None:
     from jaxagents.checkpoints.records import saved_steps
     from jaxagents.envs.drawings import check_can_film
 
-    with told_in_a_line():
+    with one_line_errors():
         if options.film is not None:
             check_can_film(agent.episodes.env, options.film, agent.episodes.env.render_fps)
         steps = saved_steps(options.folder)
@@ -83,7 +83,7 @@ def replay(words: Sequence[str]) -> None:
         stretch = agent.replay(first, options.updates)
     _print_stretch(stretch)
     if options.film is not None:
-        with told_in_a_line():
+        with one_line_errors():
             agent.render_episode(run.seed + 1, options.film, runner=stretch.runner)
         print(f"{options.film} shows an episode after the last of these updates.")
 
@@ -115,7 +115,7 @@ def verify(words: Sequence[str]) -> None:
     import jaxagents
 
     folder = options.folder
-    with told_in_a_line():
+    with one_line_errors():
         in_sweep = (folder / "sweep").is_dir() and not (folder / "checkpoints").exists()
         damages = jaxagents.verify(folder / "sweep" if in_sweep else folder)
     for step, damage in damages.items():
