@@ -86,7 +86,9 @@ def described(trained, tmp_path):
 @pytest.fixture
 def never_trained(monkeypatch):
     """Trains nothing: commands end where a run begins, and write its description."""
-    monkeypatch.setattr("jaxagents.cli.training._train_to_end", lambda run, folder: run.write(folder))
+    monkeypatch.setattr(
+        "jaxagents.cli.training._train_to_end", lambda run, folder: run.write(folder)
+    )
 
 
 def test_a_run_leaves_everything_in_its_folder_and_says_what_to_try_next(run, capsys):

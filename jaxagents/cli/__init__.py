@@ -25,7 +25,11 @@ _COMMANDS = {
     "eval": ("inspection", "evaluate", "play episodes with a trained agent"),
     "plot": ("inspection", "plot", "draw learning curves of one run or of several"),
     "export": ("inspection", "export", "write the policy of a trained agent to one file"),
-    "replay": ("inspection", "replay", "repeat updates of a run, and print losses and gradient norms"),
+    "replay": (
+        "inspection",
+        "replay",
+        "repeat updates of a run, and print losses and gradient norms",
+    ),
     "verify": ("inspection", "verify", "check whether checkpoints are damaged"),
     "list": ("inspection", "list_names", "list agents, envs or presets"),
 }

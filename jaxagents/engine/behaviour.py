@@ -433,5 +433,7 @@ def _check_kind(owner: str, expected: type, given: object) -> None:
     elif type(given).__module__ == "builtins":
         found = repr(given)
         if isinstance(given, int) and issubclass(expected, Hyperparameters):
-            hint = ": pass a number of updates as n_steps, or set total_timesteps in the configuration"
+            hint = (
+                ": pass a number of updates as n_steps, or set total_timesteps in the configuration"
+            )
     raise TypeError(f"{owner} takes a {name_of(expected)}, got {found}{hint}.")
