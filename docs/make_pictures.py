@@ -7,50 +7,42 @@ and writes what they look like to `docs/pictures`.
 """
 
 import argparse
-import functools
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import figures
 import gymnax
 import jax
 
-from jaxagents import DQN, PPO, dqn, ppo
-from jaxagents.learners.optimizer import annealed_adam
+from jaxagents import DQN, dqn
+from jaxagents.agents.config import annealed
 from jaxagents.plotting import plot_learning_curve
+from jaxagents.presets import preset
 
 N_SEEDS = 8
 N_ENVS = 8
 
 
 def cartpole(folder: Path, n_updates: int) -> None:
-    """A learning curve of several seeds, and an episode of the first of them."""
-    config = ppo.AgentConfig(
-        n_steps=n_updates,
-        batch_size=16,
-        minibatch_size=4,
-        rollout_length=128,
-        optimizer=functools.partial(
-            annealed_adam, n_gradient_steps=n_updates * 16
-        ),
-        eval_frequency=max(n_updates // 25, 1),
+    """A learning curve of several seeds of a preset, and an episode of the first of them."""
+    chosen = preset("ppo-cartpole")
+    frequency = max(n_updates // 25, 1)
+    shorter = chosen.config.replace(
+        n_updates=n_updates, eval_frequency=frequency
     )
-    optimizer = ppo.OptimizerParams(learning_rate=2e-3, grad_clip=0.5)
-    hyperparams = ppo.HyperParameters(
-        ent_coeff=0.01,
-        actor_optimizer_params=optimizer,
-        critic_optimizer_params=optimizer,
-    )
-    agent = PPO(*gymnax.make("CartPole-v1"), config)
-    result = agent.sweep(
-        jax.random.split(jax.random.key(0), N_SEEDS), hyperparams
-    )
-    plot_learning_curve(
-        result,
-        folder / "cartpole_curve.png",
-        steps_per_update=config.batch_size * config.rollout_length,
-        title="PPO on CartPole-v1",
-    )
+    config = annealed(shorter)
+    agent = chosen.agent(chosen.env, None, config)
+    keys = jax.random.split(jax.random.key(0), N_SEEDS)
+    result = agent.sweep(keys, chosen.hyperparams)
+    with figures.drawn(folder / "cartpole_curve.svg") as axes:
+        plot_learning_curve(
+            result,
+            steps_per_update=config.batch_size * config.rollout_length,
+            title="PPO on CartPole-v1",
+            label=f"{N_SEEDS} seeds: inter-quartile mean, 95 % interval",
+            ax=axes,
+        )
     agent.select(result, 0, 0)
     agent.render_episode(
         jax.random.key(1), folder / "cartpole.gif", max_steps=300

@@ -32,6 +32,27 @@ def test_scripts_and_styles_are_part_of_the_site():
     assert settings["theme"]["font"] is False  # else the theme loads one
 
 
+@pytest.mark.parametrize("scheme", ["default", "slate"])
+def test_code_stands_out_from_its_background(scheme: str):
+    style = (DOCS / "assets" / "site.css").read_text(encoding="utf-8")
+    rules = re.search(
+        rf'^\[data-md-color-scheme="{scheme}"\] {{\n(.*?)^}}', style, re.DOTALL | re.MULTILINE
+    )
+    colours = dict(re.findall(r"--md-code-(\S+)-color: #(\S{6});", rules[1]))
+    background = luminance(colours.pop("bg"))
+    assert {"fg", "hl-comment", "hl-keyword", "hl-string"} < set(colours)
+    for name, colour in colours.items():
+        dark, light = sorted((background, luminance(colour)))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, name  # level AA of WCAG 2.2
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of a colour in hexadecimal, as WCAG 2.2 defines it."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+    return sum(weight * x for weight, x in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
 @pytest.mark.parametrize("entry", CATALOGUE.values(), ids=lambda entry: entry.agent)
 def test_every_agent_is_where_newcomers_look(entry: Entry):
     page = f"agents/{entry.module}.md"

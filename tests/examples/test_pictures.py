@@ -13,4 +13,4 @@ def test_makes_a_curve_and_a_film(tmp_path, monkeypatch):
     monkeypatch.setattr(script, "N_SEEDS", 2)
     script.main(["--only", "cartpole", "--n-updates", "1", "--folder", str(tmp_path / "new")])
     made = {path.name for path in (tmp_path / "new").iterdir()}
-    assert made == {"cartpole.gif", "cartpole_curve.png"}
+    assert made == {"cartpole.gif", "cartpole_curve.svg"}
