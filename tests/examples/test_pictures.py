@@ -7,6 +7,7 @@ SCRIPT = Path(__file__).parents[2] / "docs" / "make_pictures.py"
 
 
 def test_makes_a_curve_and_a_film(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
     spec = importlib.util.spec_from_file_location("make_pictures", SCRIPT)
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
