@@ -4,6 +4,8 @@ import copy
 import functools
 import pickle
 
+import gymnasium
+import gymnax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +19,8 @@ from jaxagents import load_policy
 from jaxagents.bc import BCLearner, DiscreteBCLearner
 from jaxagents.data import Dataset
 from jaxagents.dqn import DQNLearner
+from jaxagents.envs.spaces import Box
+from jaxagents.host import rescale_actions
 from jaxagents.networks import Critic, DictEncoder, DiscreteCritic
 from jaxagents.sac import SACLearner
 
@@ -37,6 +41,33 @@ def of(name):
 def shape_of(row, **kwargs):
     """A learner of shapes alone, for which nothing is compiled."""
     return jax.eval_shape(functools.partial(row.create, **kwargs))
+
+
+# Examples and spaces.
+
+
+def test_spaces_stand_for_examples_of_what_is_in_them():
+    cartpole, pendulum = map(gymnasium.make, ("CartPole-v1", "Pendulum-v1"))
+    env, params = gymnax.make("CartPole-v1")
+    seen, one = np.zeros(4, np.float32), np.zeros(1, np.float32)
+    discrete, unit = (seen, np.int32(0)), (np.zeros(3, np.float32), one)
+    for learner, spaces, example in (
+        (DQNLearner, of_env(cartpole), discrete),
+        (DiscreteBCLearner, (env.observation_space(params), env.action_space(params)), discrete),
+        (SACLearner, of_env(rescale_actions(pendulum)), unit),
+        (BCLearner, (Box(-9, 9, (3,)), Box(-1, 1, (1,))), unit),
+    ):
+        n_actions = {"n_actions": 2} if learner.discrete_actions else {}
+        create = functools.partial(learner.create, 0, features=())
+        expected = jax.eval_shape(functools.partial(create, *example, **n_actions))
+        assert jax.eval_shape(functools.partial(create, *spaces)) == expected
+    parts = gymnasium.spaces.Dict({"state": gymnasium.spaces.Box(-1, 1, (3,))})
+    learner = BCLearner.create(0, parts, Box(-1, 1, (2,)), features=(), encoder=DictEncoder({}))
+    assert learner.sample_actions(parts.sample()).shape == (2,)
+
+
+def of_env(env):
+    return env.observation_space, env.action_space
 
 
 # Updates.

@@ -21,7 +21,15 @@ from jaxagents.callbacks import Callback, Progress, as_callbacks
 from jaxagents.checkpoints import records as checkpoint
 from jaxagents.checkpoints.records import restore_members
 from jaxagents.core import processes
-from jaxagents.core.arrays import RandomKey, Seed, as_key, as_keys, single_key
+from jaxagents.core.arrays import (
+    RandomKey,
+    Seed,
+    as_key,
+    as_keys,
+    is_on_host,
+    single_key,
+    to_host,
+)
 from jaxagents.core.compilation import Programs, compiled, is_tracing, nan_is_allowed
 from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
@@ -40,6 +48,8 @@ from jaxagents.engine.run import Replay, replay
 from jaxagents.engine.sweep import SweepResult
 from jaxagents.envs.drawings import Frames, check_can_film, draw_states, write_film
 from jaxagents.envs.episodes import EpisodeState
+from jaxagents.envs.on_host.environment import HostEnvironment
+from jaxagents.envs.on_host.episodes import fitting_actions
 from jaxagents.exporting import export_policy
 from jaxagents.loggers import Logger, as_loggers
 
@@ -675,6 +685,22 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             "final_observation": step.next_obs,
         }
         return rng, step.obs, step.envstate, step.reward, step.terminated | step.truncated, info
+
+    def _action_as_trained(self, obs: PyTree) -> PyTree:
+        """The greedy action of the trained agent: for NumPy observations, as `env.step` takes it."""
+        acting, env = self._acting(self._last.usable_runner), self.episodes.env
+        if isinstance(obs, list) or not is_on_host(obs):
+            return self.policy(acting, obs)
+        if isinstance(env, HostEnvironment):
+            action = self._greedy_action(acting, env.seen(obs, self._observation))
+            return action if is_tracing(action) else env.taken(obs, action)
+        action = to_host(self._greedy_action(acting, obs))
+        space = self.episodes.action_space
+        return action if space is None or is_tracing(action) else fitting_actions(space, action)
+
+    @compiled
+    def _greedy_action(self, acting: PyTree, obs: PyTree) -> PyTree:
+        return self.policy(acting, obs)
 
     if not TYPE_CHECKING:  # a type checker would believe that any attribute exists
 

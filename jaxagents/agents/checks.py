@@ -65,6 +65,31 @@ def check_plays_on_host(agent: type, base: type, names: Iterable[str]) -> None:
         )
 
 
+def check_single(obs: PyTree, expected: PyTree) -> None:
+    """Raises if `policy` is given a batch of observations, for which it may return a single action.
+
+    Args:
+        obs: What it is given.
+        expected: One observation, as shapes.
+
+    Raises:
+        ValueError: An array has further axes before its own.
+    """
+    if jax.tree.structure(obs) != jax.tree.structure(expected):
+        return
+    for leaf, one in zip(jax.tree.leaves(obs), jax.tree.leaves(expected), strict=True):
+        if _is_batch(jnp.shape(leaf), one.shape):
+            raise ValueError(
+                f"policy takes one observation, of shape {one.shape}, got a batch of shape "
+                f"{jnp.shape(leaf)}: map it over them, jax.vmap(agent.policy)(obs), or with a state of "
+                "training jax.vmap(agent.policy, (None, 0))(training, obs)."
+            )
+
+
+def _is_batch(shape: tuple[int, ...], of_one: tuple[int, ...]) -> bool:
+    return len(shape) > len(of_one) and shape[len(shape) - len(of_one) :] == of_one
+
+
 @contextlib.contextmanager
 def check_observation_on_error(
     obs: PyTree, expected: PyTree, batches: bool = False, method: str = "policy"
@@ -95,14 +120,7 @@ def check_observation_on_error(
             raise ValueError(f"{of_one}{or_batch}, structured as {own}, got {found}.") from error
         for leaf, one in zip(jax.tree.leaves(obs), jax.tree.leaves(expected), strict=True):
             shape = jnp.shape(leaf)
-            is_batch = len(shape) > one.ndim and shape[len(shape) - one.ndim :] == one.shape
-            if is_batch and not batches:
-                raise ValueError(
-                    f"{of_one}, of shape {one.shape}, got a batch of shape {shape}: map it over them, "
-                    "jax.vmap(agent.policy)(obs), or with a state of training jax.vmap(agent.policy, "
-                    "(None, 0))(training, obs)."
-                ) from error
-            if shape != one.shape and not is_batch:
+            if shape != one.shape and not (batches and _is_batch(shape, one.shape)):
                 raise ValueError(
                     f"{of_one}, of shape {one.shape}{or_batch}, got shape {shape}."
                 ) from error

@@ -128,7 +128,9 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
             obs: One observation, or a batch of them.
 
         Returns:
-            One action, or a batch of them.
+            One action, or a batch of them. For a NumPy observation, as Gymnasium returns it,
+                `policy(obs)` gives an action that its `env.step` takes: a NumPy array within the space,
+                or an `int`.
 
         Raises:
             RuntimeError: No learner is given, and the agent has not been trained.
@@ -136,7 +138,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
             ValueError: The observation does not fit the environment.
         """
         if obs is None:
-            training, obs = self._acting(self._last.usable_runner), training
+            return self._action_as_trained(training)
         with check_observation_on_error(observation_of(obs), self._observation, batches=True):
             return self._units.to_environment(training.sample_actions(obs))
 

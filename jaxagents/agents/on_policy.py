@@ -22,7 +22,7 @@ from jaxagents.agents.actor_and_critic import (
     with_parameters,
 )
 from jaxagents.agents.agent import Agent
-from jaxagents.agents.checks import check_observation_on_error
+from jaxagents.agents.checks import check_observation_on_error, check_single
 from jaxagents.agents.collect import (
     DRAWING_HOOKS,
     AdvantageInput,
@@ -287,7 +287,8 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             obs: One observation.
 
         Returns:
-            One action (of all actors).
+            One action (of all actors). For a NumPy observation, as Gymnasium returns it, `policy(obs)`
+                gives an action that its `env.step` takes: a NumPy array within the space, or an `int`.
 
         Raises:
             RuntimeError: No state is given, and the agent has not been trained.
@@ -295,12 +296,13 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             ValueError: `obs` is a batch, or has another shape.
         """
         if obs is None:
-            training, obs = self._acting(self._last.usable_runner), training
+            return self._action_as_trained(training)
         if remembers(network_of(self, "actor_network")):
             raise TypeError(
                 f"The policy of {type(self).__name__} has a memory: call act(training, carry, obs), "
                 "which gives the memory afterwards and the action; initial_carry(training) is the first."
             )
+        check_single(obs, self._observation)
         with check_observation_on_error(obs, self._observation):
             return self._distribution(training, training.params, obs).mode()
 

@@ -85,6 +85,23 @@ def is_traced(x: PyTree) -> bool:
     return isinstance(x, Tracer)
 
 
+def is_on_host(tree: PyTree) -> bool:
+    """Whether all leaves of a pytree are NumPy's arrays or Python's numbers."""
+    return all(isinstance(x, np.ndarray | np.generic | int | float) for x in jax.tree.leaves(tree))
+
+
+def to_host(tree: PyTree) -> PyTree:
+    """A pytree of arrays as NumPy's, with an `int` in place of a single integer; unless it is traced."""
+
+    def convert(x: AnyArray) -> AnyArray | int:
+        if is_traced(x):
+            return x
+        array = np.asarray(x)
+        return int(array) if array.dtype.kind in "iu" and array.ndim == 0 else array
+
+    return jax.tree.map(convert, tree)
+
+
 def is_used_up(tree: PyTree) -> bool:
     """Whether any array of a pytree has been donated to a program."""
     arrays = [x for x in jax.tree.leaves(tree) if isinstance(x, Array) and not is_traced(x)]

@@ -100,6 +100,11 @@ def _in_tuples(numbers: Any) -> Any:
     return tuple(map(_in_tuples, numbers)) if isinstance(numbers, list) else numbers
 
 
+def is_space(x: object) -> bool:
+    """Whether something is a space, rather than an array or a number."""
+    return any(hasattr(x, name) for name in ("n", "low", "nvec", "spaces"))
+
+
 def is_discrete(space: Space) -> bool:
     """Whether a space holds the integers from 0 to `space.n - 1`, one at a time."""
     return hasattr(space, "n") and not getattr(space, "shape", None)

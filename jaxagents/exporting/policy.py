@@ -14,7 +14,15 @@ from jax import export
 from jax.tree_util import KeyPath
 from jaxtyping import Array, ArrayLike, PyTree
 
-from jaxagents.core.arrays import AnyArray, RandomKey, as_key, is_traced, leaves_by_name
+from jaxagents.core.arrays import (
+    AnyArray,
+    RandomKey,
+    as_key,
+    is_on_host,
+    is_traced,
+    leaves_by_name,
+    to_host,
+)
 from jaxagents.core.extras import require
 from jaxagents.core.observed import CRITIC_STATE
 
@@ -72,7 +80,8 @@ class ExportedPolicy:
             rng: Random key to sample the action with; `None` takes the greedy action.
 
         Returns:
-            One action, or a batch of them.
+            One action, or a batch of them. For NumPy observations they are NumPy arrays, or an `int` for
+                one discrete action, which Gymnasium's `env.step` takes.
 
         Raises:
             TypeError: The policy has a memory, or the observation has another dtype.
@@ -109,7 +118,7 @@ class ExportedPolicy:
             rng: Random key to sample the action with; `None` takes the greedy action.
 
         Returns:
-            The new memory, and one action or a batch of them.
+            The new memory, and one action or a batch of them, as above.
 
         Raises:
             TypeError: The observation has another dtype.
@@ -122,10 +131,11 @@ class ExportedPolicy:
         pairs = zip(leaves, self._observed, strict=True)
         observed = [_cast(x, like.dtype, "an observation") for x, like in pairs]
         inputs = self._memory_of(carry, batch), observed
-        if rng is None:
-            return self._calls["greedy"](bool(batch), self.weights, *inputs)
-        key = _key_data(rng, batch, self._words)
-        return self._calls["drawn"](bool(batch), self.weights, *inputs, key)
+        name, key = "greedy", ()
+        if rng is not None:
+            name, key = "drawn", (_key_data(rng, batch, self._words),)
+        carry, action = self._calls[name](bool(batch), self.weights, *inputs, *key)
+        return carry, to_host(action) if is_on_host(observation) else action
 
     def _leaves_of(self, observation: PyTree) -> list[AnyArray]:
         """The arrays of an observation, which may also be lists of numbers."""

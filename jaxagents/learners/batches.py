@@ -34,16 +34,10 @@ def check_example(
         needs_vectors: Whether observations must be vectors, as nothing encodes them.
 
     Raises:
-        TypeError: The actions are of the wrong kind, or there is a space in place of an example.
+        TypeError: The actions are of the wrong kind.
         ValueError: Continuous actions have no components, discrete ones are out of range, or there is
             not one vector of observations for each action.
     """
-    for name, given in (("observations", observations), ("actions", actions)):
-        if hasattr(given, "sample"):
-            raise TypeError(
-                f"The learner takes an example of {name}, got their space, {given!r}: pass a sample of "
-                "it."
-            )
     dtype, kind = jnp.result_type(actions), jnp.integer if is_discrete else jnp.floating
     if not jnp.issubdtype(dtype, kind):
         raise TypeError(

@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import linen as nn
 from flax import struct
@@ -16,6 +17,15 @@ from jaxagents.core.config import StaticConfig, checked, optimizer_function
 from jaxagents.core.numbers import positive
 from jaxagents.core.observed import Remembered, has_extra_entries, observation_of
 from jaxagents.core.pickling import nonpytree_field
+from jaxagents.data.units import box_of
+from jaxagents.envs.spaces import (
+    Space,
+    check_components,
+    is_box,
+    is_discrete,
+    is_space,
+    map_spaces,
+)
 from jaxagents.learners.memory import FromMemory
 from jaxagents.networks import (
     NetworkWrapper,
@@ -152,6 +162,47 @@ class Example(struct.PyTreeNode):
     actions: ArrayLike
     n_actions: int | None = nonpytree_field(default=None)
 
+    @classmethod
+    def of(
+        cls,
+        observations: PyTree,
+        actions: ArrayLike | Space,
+        n_actions: int | None,
+        learner: str,
+        takes_discrete: bool,
+    ) -> "Example":
+        """An example of arrays, or with zeros in place of spaces.
+
+        Args:
+            observations: One observation, a batch of them, or their space.
+            actions: One action, as many as there are observations, or their space.
+            n_actions: Number of discrete actions; by default the number in the space.
+            learner: Name of the learner, for messages.
+            takes_discrete: Whether it takes discrete actions.
+
+        Returns:
+            The example.
+
+        Raises:
+            ValueError: The learner does not act in the space.
+        """
+        if is_space(actions):
+            space: Any = actions
+            kind, fits = ("discrete", is_discrete) if takes_discrete else ("continuous", is_box)
+            if not fits(space):
+                raise ValueError(
+                    f"{learner} takes {kind} actions, but the space of actions is {space!r}."
+                )
+            check_components(space, "The space of actions")
+            if takes_discrete and n_actions is None:
+                n_actions = int(space.n)
+            if not takes_discrete and box_of(space) != box_of((-1.0, 1.0), tuple(space.shape)):
+                raise ValueError(
+                    f"{learner} acts in [-1, 1], but the space of actions is {space!r}: give the one of "
+                    "jaxagents.host.rescale_actions(env), or of a dataset's rescale_actions()."
+                )
+        return cls(_zeros(observations), _zeros(actions), n_actions)
+
     @property
     def first(self) -> "Example":
         """One observation and one action, without axes of a batch."""
@@ -175,3 +226,12 @@ class Example(struct.PyTreeNode):
                 "as n_actions=env.action_space.n."
             )
         return self.n_actions
+
+
+def _zeros(tree: PyTree) -> PyTree:
+    """Arrays, with zeros in place of spaces."""
+
+    def zeros(x: Any) -> PyTree:
+        return map_spaces(lambda part: np.zeros(part.shape, part.dtype), x) if is_space(x) else x
+
+    return jax.tree.map(zeros, tree)

@@ -31,6 +31,7 @@ from jaxagents.core.hyperparameters import (
 from jaxagents.core.names import about_arguments
 from jaxagents.core.observed import Remembered, network_input
 from jaxagents.core.pickling import PicklableNode
+from jaxagents.envs.spaces import Space
 from jaxagents.exporting import export_policy
 from jaxagents.learners.batches import check_batch, check_example
 from jaxagents.learners.config import Example, LearnerConfig
@@ -62,12 +63,10 @@ class _MadeByCreate(type):
             fault = about_arguments(error)
             if not fault:
                 raise
-            name, is_discrete = cls.__name__, getattr(cls, "discrete_actions", False)
-            n_actions = ", n_actions=env.action_space.n" if is_discrete else ""
+            name = cls.__name__
             raise TypeError(
                 f"{name}() {fault}. Call {name}.create(seed, observations, actions, ...) with examples "
-                f"of both, such as {name}.create(0, env.observation_space.sample(), "
-                f"env.action_space.sample(){n_actions})."
+                f"of both or their spaces, as in {name}.create(0, env.observation_space, env.action_space)."
             ) from None
 
 
@@ -121,16 +120,16 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
 
     @classmethod
     def create(
-        cls, seed: ArrayLike, observations: PyTree, actions: ArrayLike, **kwargs: Any
+        cls, seed: ArrayLike, observations: PyTree, actions: ArrayLike | Space, **kwargs: Any
     ) -> Self:
         """A learner before its first update.
 
         Args:
             seed: An integer of 32 bits (of 64 with `jax_enable_x64`), or a random key.
-            observations: An example of one observation, or a batch of them.
-            actions: An example of one action, or a batch of them.
+            observations: An example of one observation, a batch of them, or their space.
+            actions: An example of one action, a batch of them, or their space; a box from -1 to 1.
             **kwargs: Fields of the learner's configuration and hyperparameters; `n_actions`, the number
-                of actions, if these are discrete.
+                of actions, if these are discrete and given by an example.
 
         Returns:
             The learner.
@@ -138,8 +137,8 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
         Raises:
             TypeError: A keyword is not a field, or the seed, the actions or a network are of the wrong
                 kind.
-            ValueError: A number is out of range, or observations, actions and networks do not fit each
-                other.
+            ValueError: A number is out of range, observations, actions and networks do not fit each
+                other, or the space of actions is none that learners act in.
         """
         static, traced = field_names(cls._config_type), field_names(cls._hyperparams_type)
         of_actions = ["n_actions"] if cls.discrete_actions else []
@@ -147,7 +146,8 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
         config = cls._config_type(**{k: v for k, v in kwargs.items() if k in static})
         hyperparams = cls._hyperparams_type(**{k: v for k, v in kwargs.items() if k in traced})
         hyperparams.check_ranges(single=True)
-        example = Example(observations, actions, kwargs.get("n_actions"))
+        kind = cls.__name__, cls.discrete_actions
+        example = Example.of(observations, actions, kwargs.get("n_actions"), *kind)
         return cls.from_config(config, hyperparams, seed, example)
 
     @classmethod

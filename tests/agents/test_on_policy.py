@@ -3,6 +3,7 @@
 import functools
 import math
 
+import gymnasium
 import gymnax
 import jax
 import jax.numpy as jnp
@@ -185,6 +186,21 @@ def test_acts_as_trained_by_what_acts():
     found = np.asarray(jax.vmap(agent.policy)(observations))
     np.testing.assert_array_equal(found, policy(agent._acting(runner), observations))
     assert (policy(runner.actor_training, observations) != found).any()
+
+
+def test_acts_in_gymnasium_as_trained_in_gymnax():
+    agent, env = make(), gymnasium.make("CartPole-v1")
+    agent.collect_training(started(agent), {})
+    obs, _ = env.reset(seed=0)
+    action = agent.policy(obs)
+    assert type(action) is int
+    assert action == agent.policy(jnp.asarray(obs)) == agent.policy(agent.actor_training, obs)
+    env.step(action)
+    for batch in (obs[None], np.stack([obs, obs]), jnp.asarray(obs)[None]):
+        with pytest.raises(
+            ValueError, match=r"of shape \(4,\), got a batch of shape \([12], 4\): .*vmap"
+        ):
+            agent.policy(batch)
 
 
 class Penalised(PPO):

@@ -155,6 +155,26 @@ def test_learns_and_is_evaluated_in_episodes_of_its_own(case, learnt):
         np.testing.assert_array_equal(drawn["lengths"], lengths)
 
 
+def test_acts_in_the_environment_as_it_is(case, learnt, tmp_path):
+    env = learnt.episodes.env
+    played = env._make()
+    learnt.export_policy(tmp_path / "policy.safetensors")
+    exported = load_policy(tmp_path / "policy.safetensors")
+    obs, _ = played.reset(seed=0)
+    for _ in range(2):
+        action = learnt.policy(obs)
+        if case.agent is not IPPO:  # whose environment checks it
+            assert played.action_space.contains(action)
+            assert played.action_space.contains(exported(obs))
+            by_jax = jax.tree.map(jnp.asarray, obs)
+            for traced in (learnt.policy(by_jax), jax.jit(lambda obs=obs: learnt.policy(obs))()):
+                assert isinstance(traced, jax.Array)
+                np.testing.assert_allclose(traced, action, rtol=1e-6)
+        obs, *_ = played.step(action)
+        if not getattr(played, "agents", True):
+            break
+
+
 def test_films_and_exports(case, learnt, tmp_path, monkeypatch):
     key, closed = jax.random.key(4), []
     monkeypatch.setattr(Relay, "close", lambda self: closed.append(self), raising=False)
@@ -418,8 +438,12 @@ def test_masks_of_any_type_and_limits_that_terminate():
     """Each action that `Masked` is not allowed is refused by it."""
     fields = {"max_episode_steps": 2, "terminate_at_limits": True}
     config = dqn.AgentConfig(**BUFFER, n_steps=6, features=(), **fields)
-    runner, metrics = DQN(Gymnasium(Masked), None, config).train(KEY, progress=False)
+    agent = DQN(Gymnasium(Masked), None, config)
+    runner, metrics = agent.train(KEY, progress=False)
     assert runner.obs["action_mask"].dtype == bool
+    obs, _ = Masked().reset(seed=0)
+    assert type(agent.policy(obs)) is int
+    assert agent.policy(obs) in (1, 3)
     assert set(np.unique(runner.buffer.to_dataset()["actions"])) <= {1, 3}
     assert metrics["terminated"].all()
     assert not metrics["truncated"].any()

@@ -218,6 +218,7 @@ MISTAKES = {
     "A batch of observations for `policy`": lambda: agent().policy(
         runner().actor_training, jnp.zeros((5, 2))
     ),
+    "A batch of one observation for `policy`": lambda: trained().policy(np.zeros((1, 2))),
     "A batch with floats as discrete actions for a learner": lambda: update(
         dqn_learner(), actions=np.zeros(4, np.float32)
     ),

@@ -8,7 +8,7 @@ from flax import linen as nn
 from probes import MatchSign
 
 import jaxagents
-from jaxagents import PPO, BCLearner, DQNLearner, SACLearner, dqn, ppo, sac
+from jaxagents import PPO, DQNLearner, SACLearner, dqn, ppo, sac
 from jaxagents.ops import Categorical
 from jaxagents.ppo import AgentConfig
 from mistakes.things import (
@@ -98,9 +98,6 @@ MISTAKES = {
     "`agent.render()`": lambda: agent().render(),
     "`SACLearner(env)`": lambda: SACLearner(MatchSign()),
     "`DQNLearner(seed, observation, action)`": lambda: DQNLearner(0, jnp.zeros(2), 0),
-    "Spaces in place of examples for a learner": lambda: BCLearner.create(
-        0, gymnasium.spaces.Box(-1, 1, (2,)), gymnasium.spaces.Box(-1, 1, (1,))
-    ),
     "`config.n_steps = 5`": lambda: setattr(AgentConfig(), "n_steps", 5),
     "`config.gamma = 0.9`": lambda: setattr(AgentConfig(), "gamma", 0.9),
     "`hyperparams.gamma = 0.9`": lambda: setattr(hyperparams(), "gamma", 0.9),

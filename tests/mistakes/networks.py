@@ -6,6 +6,7 @@ import numpy as np
 from flax import linen as nn
 
 from jaxagents import PPO, DiscreteSACLearner, DQNLearner, PPOBase, SACLearner
+from jaxagents.envs.spaces import Box
 from jaxagents.networks import (
     MLP,
     CategoricalActor,
@@ -121,6 +122,12 @@ MISTAKES = {
     ),
     "Discrete actions for a continuous learner": lambda: SACLearner.create(
         0, jnp.zeros(2), jnp.int32(0)
+    ),
+    "A box for the actions of a discrete learner": lambda: DQNLearner.create(
+        0, Box(-1.0, 1.0, (2,)), Box(-1.0, 1.0, (1,))
+    ),
+    "The space of actions that are not rescaled, for a learner": lambda: SACLearner.create(
+        0, Box(-1.0, 1.0, (3,)), Box(-2.0, 2.0, (1,))
     ),
     "A discrete learner that is not told the number of actions": lambda: DQNLearner.create(
         0, jnp.zeros(2), jnp.int32(0)

@@ -3,16 +3,18 @@
 import dataclasses
 import importlib
 import importlib.util
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pettingzoo
 from jaxtyping import PyTree
 from pettingzoo import AECEnv, ParallelEnv
 from pettingzoo.env_registry.exceptions import FailedToImport
 
+from jaxagents.core.observed import CRITIC_STATE
 from jaxagents.envs.adapters.native import Native
 from jaxagents.envs.episodes import LONGEST
 from jaxagents.envs.on_host.copying import PickledEnvironment, copier_or_warning
@@ -132,6 +134,27 @@ class PettingZoo(HostEnvironment, Native):
     def critic_state(self, state: PyTree) -> PyTree:
         """Zeros shaped like the result of `state()`; `None` if there is none."""
         return jax.tree.map(jnp.asarray, self._actors.state)
+
+    def seen(self, obs: PyTree, like: PyTree) -> PyTree:
+        """An observation as agents are handed it, also of a dict by agent; see `HostEnvironment`."""
+        if not self._is_by_agent(obs):
+            return super().seen(obs, like)
+        if self._actors.masks_in_infos:
+            raise ValueError(
+                f"{self.name} gives its masks of actions in infos, which policy(observations) does not "
+                "see: have the environment add an entry 'action_mask' to its observations."
+            )
+        playing = np.array([agent in obs for agent in self.agents])
+        state = self._actors.state if CRITIC_STATE in like else None
+        return self._actors.observation(obs, {}, playing, state)
+
+    def taken(self, obs: PyTree, action: PyTree) -> PyTree:
+        """Actions of all agents, by agent if the observation is; see `HostEnvironment`."""
+        rows = super().taken(obs, action)
+        return self._actors.actions(rows, [*obs]) if self._is_by_agent(obs) else rows
+
+    def _is_by_agent(self, obs: PyTree) -> bool:
+        return isinstance(obs, Mapping) and obs.keys() <= {*self.agents}
 
     def _why_no_more(self, evaluated: bool) -> str:
         return f"{self.name} cannot be copied by pickling it"

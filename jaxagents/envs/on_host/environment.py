@@ -13,7 +13,13 @@ from jaxtyping import Array, Int, Key, PyTree, Shaped, UInt8, UInt32
 
 from jaxagents.envs.environment import Environment, Wording
 from jaxagents.envs.episodes import InfoNames
-from jaxagents.envs.on_host.episodes import Copies, HostEpisodes, Played, check_distinct
+from jaxagents.envs.on_host.episodes import (
+    Copies,
+    HostEpisodes,
+    Played,
+    check_distinct,
+    fitting_actions,
+)
 
 LONGEST_KEPT = 10_000
 """Maximum number of an episode's actions to record for replay on resuming, unless the environment's
@@ -163,6 +169,32 @@ class HostEnvironment(Environment):
     @abc.abstractmethod
     def _more_copies(self, purpose: str, n_envs: int, terms: Terms) -> Copies:
         """Makes copies; see `playing`."""
+
+    def seen(self, obs: PyTree, like: PyTree) -> PyTree:
+        """An observation as agents are handed it.
+
+        Args:
+            obs: What `reset` or `step` of what was given returned.
+            like: Shapes and types of an observation, as agents are handed it.
+
+        Returns:
+            The observation; as it is, if it is structured otherwise.
+        """
+        if jax.tree.structure(obs) != jax.tree.structure(like):
+            return obs
+        return jax.tree.map(lambda like, x: np.asarray(x, like.dtype), like, obs)
+
+    def taken(self, obs: PyTree, action: PyTree) -> PyTree:
+        """An action as `step` of what was given takes it.
+
+        Args:
+            obs: The observation that it follows, as given to `seen`.
+            action: The action, as agents give it.
+
+        Returns:
+            The action.
+        """
+        return fitting_actions(self.action_space, action)
 
     def for_agent(self) -> "HostEnvironment":
         """Returns the same environment for an agent with its own copies."""

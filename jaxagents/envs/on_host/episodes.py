@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, PyTree, UInt8, UInt32
 
+from jaxagents.core.arrays import to_host
 from jaxagents.core.observed import action_mask
 from jaxagents.envs.on_host.infos import Infos, Numbers
 from jaxagents.envs.spaces import Space, box_bounds, is_box, is_multi_discrete, map_spaces
@@ -360,11 +361,14 @@ class HostEpisodes:
 
 
 def fitting_actions(space: Space, actions: PyTree) -> PyTree:
-    """Converts actions to the bounds and the dtypes of their space."""
+    """Converts actions to the bounds and the dtypes of their space.
 
-    def fitting(part: Space, x: PyTree) -> np.ndarray:
-        x = np.asarray(x)
-        return (np.clip(x, *box_bounds(part, part.dtype)) if is_box(part) else x).astype(part.dtype)
+    A single discrete action is an `int`.
+    """
+
+    def fitting(part: Space, x: PyTree) -> np.ndarray | int:
+        x = np.clip(x, *box_bounds(part, part.dtype)) if is_box(part) else x
+        return to_host(np.asarray(x, part.dtype))
 
     return map_spaces(fitting, space, actions)
 

@@ -45,6 +45,7 @@ class Actors:
         observation_space: Observation space of one actor.
         state: Zeros shaped like the input of a centralised critic; `None` if the environment has no
             `state()`.
+        masks_in_infos: Whether infos have action masks.
     """
 
     def __init__(self, env: ParallelEnv, name: str) -> None:
@@ -78,7 +79,9 @@ class Actors:
         width = max(map(spaces.flatdim, self._flattened), default=0)
         row = spaces.Box(-np.inf, np.inf, (width,)) if self._flattened else seen[0]
         self.observation_space, self._blank = own_space(row), example_observation(row)
-        is_masked = any(mask is not None for mask in self._masks_of(*env.reset(seed=0)))
+        observations, infos = env.reset(seed=0)
+        is_masked = any(mask is not None for mask in self._masks_of(observations, infos))
+        self.masks_in_infos = any(mask is not None for mask in self._masks_of({}, infos))
         self._name, self._has = name, None
         if is_discrete(self.action_space):
             has = np.arange(self.action_space.n) < np.asarray(self._sizes)[:, None]

@@ -261,6 +261,9 @@ def test_actions_are_moved_into_their_box():
     np.testing.assert_array_equal(fitted["box"], [[-1, 1], [0.5, 2]])
     np.testing.assert_array_equal(fitted["choice"], [0, 2])
     assert fitted["choice"].dtype == space["choice"].dtype
+    one = fitting_actions(space, {"box": np.float32([-5, 1]), "choice": np.int32(2)})
+    assert space.contains(one)
+    assert type(one["choice"]) is int
     precise = spaces.Box(-0.1, 0.1, (2,), np.float64)
     for action in fitting_actions(precise, np.float32([[-5, 5], [0.1, -0.1]])):
         assert precise.contains(action)
