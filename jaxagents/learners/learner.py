@@ -66,7 +66,8 @@ class _MadeByCreate(type):
             name = cls.__name__
             raise TypeError(
                 f"{name}() {fault}. Call {name}.create(seed, observations, actions, ...) with examples "
-                f"of both or their spaces, as in {name}.create(0, env.observation_space, env.action_space)."
+                f"of both or their spaces, as in {name}.create(0, env.observation_space, "
+                "env.action_space)."
             ) from None
 
 
