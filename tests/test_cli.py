@@ -586,10 +586,11 @@ def test_makes_agents_that_learn_from_data(tmp_path):
 def test_folders_of_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     choice = training.Choice("ippo", "pettingzoo:mpe/simple_spread-v3", None, [])
-    folder = training._new_folder(choice)
+    folder = training._new_folder(choice, is_sweep=False)
     assert folder.parent == Path("runs")
     assert folder.name.startswith("ippo-mpe-simple_spread-v3-")
-    assert folder != training._new_folder(choice)
+    assert folder != training._new_folder(choice, is_sweep=False)
+    assert training._new_folder(choice, is_sweep=True).name.startswith("sweep-ippo-mpe-simple_")
     ends(["train", *CARTPOLE, "--gamma", "2"], 2, capsys)
     assert not list(tmp_path.iterdir())
     Path("runs").write_text("mine")

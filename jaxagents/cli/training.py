@@ -105,7 +105,7 @@ def _start_run(command: str, words: Sequence[str]) -> None:
         config=config,
         hyperparams=chosen_sets(options),
     )
-    _train_to_end(run, folder or _new_folder(choice))
+    _train_to_end(run, folder or _new_folder(choice, is_sweep))
 
 
 class Choice(NamedTuple):
@@ -151,11 +151,12 @@ def _choose(command: str, words: Sequence[str]) -> Choice:
     return Choice(names[0], "".join(names[1:]), None if preset == NO_PRESET else preset, left)
 
 
-def _new_folder(choice: Choice) -> Path:
+def _new_folder(choice: Choice, is_sweep: bool) -> Path:
     """A folder that no other run has, even one that starts in the same second."""
+    kind = "sweep-" if is_sweep else ""
     name = choice.environment.rsplit(":", 1)[-1].lower().replace("/", "-")
     now = f"{datetime.datetime.now():%Y%m%d-%H%M%S}"
-    return Path("runs", f"{choice.agent}-{name}-{now}-{secrets.token_hex(2)}")
+    return Path("runs", f"{kind}{choice.agent}-{name}-{now}-{secrets.token_hex(2)}")
 
 
 def _train_to_end(run: Run, folder: Path, is_begun: bool = False) -> None:

@@ -87,7 +87,7 @@ class ProgressBar(Observer):
             self._bar.update(n_updates)
             return
         self._bar.bar_format = None
-        self._bar.reset()
+        self._bar.start_t = self._bar.last_print_t = time.time()
         self._bar.initial = self._bar.n = self._bar.last_print_n = self._done
         self._bar.refresh()
 
@@ -109,9 +109,8 @@ class ProgressBar(Observer):
         return "return " + " / ".join(f"{mean:.4g}" for mean in by_actor)
 
     def on_interruption(self, runner: PyTree, history: Metrics) -> None:
-        """Says where the run stopped."""
-        total = self._first + self._n_steps
-        self.say(f"Interrupted after {self._done} of {total} updates.")
+        """Leaves the bar where the run stopped."""
+        self._bar.set_description_str(f"{self._title}, stopped")
 
     def say(self, text: str) -> None:
         """Writes a line to standard error, above the bar, unless disabled."""

@@ -43,7 +43,7 @@ def test_an_interrupted_training_returns_what_it_has_and_says_where_it_was(capfd
     runner, metrics = agent.train(KEY, CASE.hyperparams(), progress=True, **many)
     shown, stopped = capfd.readouterr().err, int(runner.update_step)
     assert 2 < stopped < 100
-    assert f"Interrupted after {stopped} of 100 updates." in shown
+    assert f"| {stopped}/100 [" in shown.split("REINFORCE on MatchSign, stopped:")[1]
     assert "nothing is lost" not in shown
     np.testing.assert_array_equal(metrics["update_step"], [0, 2])
     assert agent.previous_training_max_step == stopped
