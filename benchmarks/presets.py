@@ -6,6 +6,7 @@ all that is there. Presets for MinAtar take longer: they run if they are named.
 """
 
 import argparse
+import datetime
 import json
 import os
 import re
@@ -69,7 +70,8 @@ def run(name: str, n_seeds: int) -> dict[str, Any]:
         "final": [result["final"] for result in results],
         "seconds": results[0]["seconds"],
         "cpu_seconds": results[0]["cpu_seconds"],
-        "cpu": reports.machine(),
+        "cpu": f"{reports.processor()}, {reports.n_cores()} cores",
+        "date": f"{datetime.date.today():%Y-%m-%d}",
     }
 
 
