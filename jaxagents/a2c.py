@@ -1,6 +1,6 @@
-"""Advantage actor-critic, the synchronous form of A3C (Mnih et al., 2016).
+"""Advantage actor-critic, the synchronous version of A3C (Mnih et al., 2016).
 
-`A2C` is complete; `A2CBase` leaves the policy to a subclass.
+`A2C` is ready to use; `A2CBase` leaves the policy to a subclass.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from jaxagents.learners.train_state import Info, TrainState
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(OnPolicyConfig):
-    """Static configuration of A2C, which makes one gradient step on short rollouts."""
+    """Static configuration of A2C, which takes one gradient step per short rollout."""
 
     rollout_length: int = 5
 
@@ -26,12 +26,12 @@ class AgentConfig(OnPolicyConfig):
 class HyperParameters(OnPolicyHyperparameters):
     """Traced hyperparameters of A2C.
 
-    Beside these there are the ones of
-    [every on-policy agent][jaxagents.agents.config.OnPolicyHyperparameters].
+    In addition to those of
+    [every on-policy agent][jaxagents.agents.config.OnPolicyHyperparameters]:
 
     Attributes:
-        gae_lambda: Weight of the trace in advantages and returns; 1 takes all rewards of the rollout.
-        ent_coeff: Weight of the entropy in the actor's loss.
+        gae_lambda: Trace decay of advantages and returns; 1 uses all rewards of the rollout.
+        ent_coeff: Weight of the entropy bonus in the actor's loss.
     """
 
     gae_lambda: Traced = hyperparameter(1.0, 0.0, 1.0)
@@ -39,7 +39,7 @@ class HyperParameters(OnPolicyHyperparameters):
 
 
 class A2CBase(OnPolicyBase[AgentConfig, HyperParameters]):
-    """A2C whose policy a subclass gives, with the hooks of `OnPolicyBase`."""
+    """Base class of A2C agents with a custom policy, defined by the hooks of `OnPolicyBase`."""
 
     _config_type = AgentConfig
     _hyperparams_type = HyperParameters
@@ -64,12 +64,12 @@ class A2CBase(OnPolicyBase[AgentConfig, HyperParameters]):
         return -objective, {"entropy": entropy}
 
     def _gae_lambda(self, hyperparams: HyperParameters) -> Traced:
-        """Weight of the trace in returns and advantages."""
+        """Trace decay of returns and advantages."""
         return hyperparams.gae_lambda
 
 
 class A2C(ReadyMadePolicy[AgentConfig, HyperParameters], A2CBase):
-    """A2C, complete for discrete and box actions.
+    """A2C for discrete and continuous actions.
 
     ```python
     env, env_params = gymnax.make("CartPole-v1")
@@ -77,5 +77,5 @@ class A2C(ReadyMadePolicy[AgentConfig, HyperParameters], A2CBase):
     runner, metrics = agent.train(jax.random.key(0), HyperParameters())
     ```
 
-    Without networks in the configuration it takes default ones of two layers of 64 units.
+    Its default networks have two layers of 64 units; the configuration can replace them.
     """

@@ -28,7 +28,7 @@ class AWACConfig(ActorCriticConfig, ImitationConfig):
     """Static fields of an AWAC learner, and so of the agent around it.
 
     Attributes:
-        critic_network: Module that replaces the default critics of observations and actions.
+        critic_network: Module that replaces the default critics, on observations and actions.
     """
 
     critic_network: nn.Module | None = None
@@ -40,11 +40,11 @@ class HyperParameters(ActorCriticHyperparameters):
     Attributes:
         gamma: Discount.
         tau: Step size of the target critics.
-        beta: Inverse temperature of the weights of the actions (1 over the paper's lambda); 0 imitates
-            all of them equally.
-        max_weight: Largest such weight.
-        actor_learning_rate: Step size of the policy.
-        critic_learning_rate: Step size of the critics.
+        beta: Inverse temperature of the action weights (1 / lambda in the paper); 0 imitates all actions
+            equally.
+        max_weight: Maximum action weight.
+        actor_learning_rate: Learning rate of the policy.
+        critic_learning_rate: Learning rate of the critics.
     """
 
     beta: Traced = hyperparameter(1.0, 0.0)
@@ -52,15 +52,16 @@ class HyperParameters(ActorCriticHyperparameters):
 
 
 class AWACLearner(ActorCriticLearner[AWACConfig, HyperParameters]):
-    """Advantage-weighted actor-critic for continuous actions, from data and on from there online.
+    """The learner of AWAC, for continuous actions, offline and then online.
 
     Nair et al., 2020, "AWAC: Accelerating online reinforcement learning with offline datasets",
-    algorithm 1: an update moves the critics, the policy by the new critics, and then the targets.
+    algorithm 1. An update trains the critics, then the policy with the new critics, then moves the
+    target networks.
 
     Attributes:
         actor: The policy.
         critic: The critics.
-        target_critic: Their slowly moving copies.
+        target_critic: The target networks of the critics.
     """
 
     hooks = ("_targets", "_advantage", "_update_critic", "_update_actor")
@@ -69,7 +70,7 @@ class AWACLearner(ActorCriticLearner[AWACConfig, HyperParameters]):
 
     @classmethod
     def default_networks(cls, config: AWACConfig, example: Example) -> dict[str, nn.Module]:
-        """The default networks, of vectors; see `Learner`."""
+        """The default networks for vectors; see `Learner`."""
         actor = gaussian_policy(config, example.action_size)
         return {**super().default_networks(config, example), "actor_network": actor}
 
@@ -87,7 +88,7 @@ class AWACLearner(ActorCriticLearner[AWACConfig, HyperParameters]):
         return learner, {**critic_info, **actor_info}
 
     def _drawn(self, key: Key[Array, ""], observations: PyTree) -> Float[Array, "batch action"]:
-        """Actions of the policy."""
+        """Samples actions from the policy."""
         return jnp.clip(self.actor(observations).sample(key), -1.0, 1.0)
 
     def _update_critic(self, key: Key[Array, ""], batch: Batch) -> tuple[TrainState, Info]:
@@ -101,7 +102,7 @@ class AWACLearner(ActorCriticLearner[AWACConfig, HyperParameters]):
     def _advantage(
         self, key: Key[Array, ""], critic: TrainState, batch: Batch
     ) -> Float[Array, "batch"]:
-        """The value of an action in the data beyond the value of an action of the policy."""
+        """The value of the dataset's action minus the value of a policy action."""
         obs = batch["observations"]
         own = critic(obs, self._drawn(key, obs)).min(axis=0)
         return critic(obs, batch["actions"]).min(axis=0) - own
@@ -109,7 +110,7 @@ class AWACLearner(ActorCriticLearner[AWACConfig, HyperParameters]):
     def _update_actor(
         self, key: Key[Array, ""], advantage: Float[Array, "batch"], batch: Batch
     ) -> tuple[TrainState, Info]:
-        """The imitation of actions by the exponential of their advantages."""
+        """Imitates actions, weighted by the exponential of their advantages."""
         hp, training = self.hyperparams, self.config.training(key)
         return imitate(self.actor, batch, advantage, hp.beta, hp.max_weight, training)
 
@@ -120,7 +121,7 @@ class AgentConfig(OfflineAgentConfig, AWACConfig):
 
 
 class AWAC(OfflineBase[AgentConfig, HyperParameters]):
-    """Advantage-weighted actor-critic on a dataset on the device, for box actions.
+    """Advantage-weighted actor-critic for continuous actions, on a dataset on the device.
 
     ```python
     agent = AWAC(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)

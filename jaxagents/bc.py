@@ -26,18 +26,18 @@ from jaxagents.networks import CategoricalPolicy, Policy
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ImitationConfig(LearnerConfig):
-    """Static fields of learners that fit a policy to the actions of the data.
+    """Static fields of learners that imitate the actions of a dataset.
 
     Attributes:
-        dropout_rate: Share of the hidden outputs of the default policy that is dropped in training. If
-            it is positive, your own encoders and policies are called with `train=True` in training.
+        dropout_rate: Dropout rate of the default policy during training. If it is positive, custom
+            encoders and policies are called with `train=True` in training.
     """
 
     critic_network: ClassVar[None] = None
     dropout_rate: float = checked(0.0, share)
 
     def training(self, key: Key[Array, ""]) -> dict[str, Any]:
-        """Keyword arguments of a policy in training."""
+        """Keyword arguments of the policy during training."""
         return {"train": True, "rngs": {"dropout": key}} if self.dropout_rate else {}
 
 
@@ -51,8 +51,8 @@ class BCConfig(ImitationConfig):
     """Static fields of continuous behavioural cloning, and so of the agent.
 
     Attributes:
-        fixed_std: Standard deviation of each component of the action, if it is not learned. The loss is
-            then the squared error, up to a factor and a constant.
+        fixed_std: Standard deviation of each action component, if it is not learned. The loss is then
+            the squared error, up to a factor and a constant.
     """
 
     fixed_std: float | tuple[float, ...] | None = checked(None, _floats)
@@ -62,7 +62,7 @@ class HyperParameters(Hyperparameters):
     """Traced hyperparameters of behavioural cloning.
 
     Attributes:
-        actor_learning_rate: Step size of the policy.
+        actor_learning_rate: Learning rate of the policy.
     """
 
     actor_learning_rate: Traced = hyperparameter(3e-4, 0.0)
@@ -71,16 +71,15 @@ class HyperParameters(Hyperparameters):
 def gaussian_policy(
     config: ImitationConfig, action_dim: int, fixed_std: float | tuple[float, ...] | None = None
 ) -> Policy:
-    """The default policy of continuous learners that imitate the actions of the data.
+    """The default policy of learners that imitate continuous actions.
 
     Args:
         config: Configuration of the learner.
-        action_dim: Number of components of an action.
+        action_dim: Number of action components.
         fixed_std: Standard deviation of each component, if it is not learned.
 
     Returns:
-        A Gaussian policy whose mean is squashed by tanh, with one standard deviation in all
-        observations.
+        A Gaussian policy with a tanh-squashed mean and a state-independent standard deviation.
     """
     return Policy(
         features=config.features,
@@ -101,18 +100,18 @@ def imitate(
     max_weight: Traced,
     training: dict[str, Any],
 ) -> tuple[TrainState, Info]:
-    """Makes the actions of the data more likely, by the exponential of their advantages.
+    """Imitates the batch's actions, weighted by the exponential of their advantages.
 
     Args:
-        actor: A policy.
-        batch: Observations and actions; its `weights`, if it has any, weigh the samples too.
+        actor: The policy.
+        batch: Observations and actions; its `weights`, if it has any, multiply the others.
         advantage: Advantage of each action.
         beta: Inverse temperature of the weights.
-        max_weight: The largest weight.
-        training: Keyword arguments of the policy in training.
+        max_weight: Maximum weight.
+        training: Keyword arguments of the policy during training.
 
     Returns:
-        The policy after a gradient step, and its loss.
+        The policy after a gradient step, and metrics.
     """
     weights = ops.advantage_weights(advantage, beta, max_weight)
 
@@ -125,10 +124,10 @@ def imitate(
 
 
 class BCLearner(Learner[BCConfig, HyperParameters]):
-    """Behavioural cloning of continuous actions by maximum likelihood.
+    """The learner of behavioural cloning for continuous actions, by maximum likelihood.
 
-    The policy is a Gaussian whose mean is squashed by tanh. Its standard deviation is the same in all
-    observations, and learned unless `fixed_std` sets it.
+    The policy is a Gaussian with a tanh-squashed mean. Its standard deviation does not depend on the
+    observation, and is learned unless `fixed_std` sets it.
 
     Attributes:
         actor: The policy.
@@ -150,7 +149,7 @@ class BCLearner(Learner[BCConfig, HyperParameters]):
 
     @classmethod
     def default_networks(cls, config: BCConfig, example: Example) -> dict[str, nn.Module]:
-        """The default network, of vectors; see `Learner`."""
+        """The default network for vectors; see `Learner`."""
         return {"actor_network": gaussian_policy(config, example.action_size, config.fixed_std)}
 
     def _update(self, batch: Batch) -> tuple[Self, Info]:
@@ -175,7 +174,7 @@ class BCLearner(Learner[BCConfig, HyperParameters]):
 
 
 class DiscreteBCLearner(BCLearner):
-    """Behavioural cloning of discrete actions, by the cross-entropy of a categorical policy.
+    """The learner of behavioural cloning for discrete actions, with the cross-entropy loss.
 
     Attributes:
         actor: The policy.
@@ -188,7 +187,7 @@ class DiscreteBCLearner(BCLearner):
 
     @classmethod
     def default_networks(cls, config: ImitationConfig, example: Example) -> dict[str, nn.Module]:
-        """The default network, of vectors; see `Learner`."""
+        """The default network for vectors; see `Learner`."""
         actor = CategoricalPolicy(
             features=config.features,
             dropout_rate=config.dropout_rate,
@@ -207,7 +206,7 @@ class AgentConfig(SequencesConfig, BCConfig):
 
 
 class BC(OfflineBase[AgentConfig, HyperParameters]):
-    """Behavioural cloning of a dataset on the device, for discrete and box actions.
+    """Behavioural cloning for discrete and continuous actions, on a dataset on the device.
 
     ```python
     agent = BC(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)

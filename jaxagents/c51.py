@@ -1,4 +1,4 @@
-"""Categorical DQN, "C51" (Bellemare et al., 2017): a distribution of returns over fixed atoms."""
+"""Categorical DQN, "C51" (Bellemare et al., 2017): return distributions over fixed atoms."""
 
 import dataclasses
 from typing import SupportsIndex
@@ -25,7 +25,6 @@ from jaxagents.learners.q_learning import (
 
 
 def _two_or_more(name: str, number: SupportsIndex) -> int:
-    """An integer that is 2 or more."""
     if positive(name, number) == 1:
         raise ValueError(f"{name} must be 2 or more, got 1.")
     return positive(name, number)
@@ -36,10 +35,10 @@ class C51Config(QConfig):
     """Static fields of a C51 learner, and so of the agent around it.
 
     Attributes:
-        n_atoms: Number of atoms, the returns that have a probability.
-        double: Whether the network in training chooses the next action, whose distribution its target
-            gives (van Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning").
-            Otherwise the target does both.
+        n_atoms: Number of atoms of the return distribution.
+        double: Whether the online network chooses the next action for the target network's distribution
+            (van Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning"). Otherwise
+            the target network does both.
     """
 
     n_atoms: int = checked(51, _two_or_more)
@@ -55,18 +54,18 @@ class C51Hyperparameters(QHyperparameters):
     """Traced hyperparameters of C51, in addition to Q-learning's.
 
     Attributes:
-        v_min: Smallest return; smaller ones are clipped to it.
-        v_max: Largest return; larger ones are clipped to it.
+        v_min: Smallest atom; lower returns are clipped to it.
+        v_max: Largest atom; higher returns are clipped to it.
     """
 
     v_min: Traced = hyperparameter(-10.0, -float("inf"), constant=True)
     v_max: Traced = hyperparameter(10.0, -float("inf"), constant=True)
 
     def check_ranges(self, path: str = "", single: bool = False) -> None:
-        """Raises if a concrete value lies outside of its interval.
+        """Raises if a concrete value is out of range.
 
         Raises:
-            ValueError: A value is out of its interval, or `v_max` is not above `v_min`.
+            ValueError: A value is out of range, or `v_max` is not above `v_min`.
         """
         super().check_ranges(path, single)
         if is_traced(self.v_min) or is_traced(self.v_max):
@@ -80,20 +79,17 @@ class C51Hyperparameters(QHyperparameters):
 
 
 class HyperParameters(C51Hyperparameters, dqn.HyperParameters):
-    """Traced hyperparameters of the agent.
-
-    Those of [DQN][jaxagents.dqn.HyperParameters], and the bounds of the returns.
-    """
+    """Traced hyperparameters of the agent: [DQN's][jaxagents.dqn.HyperParameters] and the bounds."""
 
 
 class C51Learner(DistributionalLearner[C51Config, C51Hyperparameters]):
-    """Categorical DQN for batches: Q-learning of the distribution of returns over fixed atoms.
+    """The learner of C51: Q-learning of return distributions over fixed atoms.
 
     Bellemare et al., 2017, "A distributional perspective on reinforcement learning", algorithm 1.
 
     Attributes:
-        critic: The network, which gives logits of the atoms for every action.
-        target_critic: Its slowly moving copy.
+        critic: The online network, which outputs logits of the atoms for every action.
+        target_critic: The target network.
     """
 
     _config_type = C51Config
@@ -105,20 +101,20 @@ class C51Learner(DistributionalLearner[C51Config, C51Hyperparameters]):
         return config.n_atoms
 
     def _atoms(self) -> Float[Array, "n_atoms"]:
-        """The returns that have a probability."""
+        """The returns at the atoms."""
         hyperparams = self.hyperparams
         return jnp.linspace(hyperparams.v_min, hyperparams.v_max, self.config.n_atoms)
 
     def _logits(self, params: PyTree, obs: PyTree) -> Float[Array, "*batch n_actions n_atoms"]:
-        """Logits of the returns of every action."""
+        """Logits of each action's return distribution."""
         return self.critic(obs, params=params)
 
     def _means(self, logits: Float[Array, "*batch n_atoms"]) -> Float[Array, "*batch"]:
-        """Means of distributions of the returns."""
+        """Means of return distributions."""
         return (jax.nn.softmax(logits) * atleast_nd(self._atoms(), logits.ndim)).sum(axis=-1)
 
     def _q(self, params: PyTree, obs: PyTree) -> Float[Array, "*batch n_actions"]:
-        """The mean returns."""
+        """The mean return of each action."""
         return self._means(self._logits(params, obs))
 
     def _q_target(self, batch: Batch) -> Float[Array, "batch n_atoms"]:
@@ -135,7 +131,7 @@ class C51Learner(DistributionalLearner[C51Config, C51Hyperparameters]):
     def _loss(
         self, params: PyTree, batch: Batch, targets: Float[Array, "batch n_atoms"]
     ) -> tuple[Float[Array, "batch"], Info]:
-        """The cross-entropy, which is also the priority."""
+        """The cross-entropy, which also sets the priority."""
         logits = outputs_of(self._logits(params, batch["observations"]), batch["actions"])
         losses = optax.softmax_cross_entropy(logits, targets)
         q = self._means(logits)
@@ -143,7 +139,7 @@ class C51Learner(DistributionalLearner[C51Config, C51Hyperparameters]):
 
 
 class C51(dqn.DQNBase):
-    """Categorical DQN, complete for discrete actions; see [`DQN`][jaxagents.dqn.DQN]."""
+    """Categorical DQN for discrete actions; see [`DQN`][jaxagents.dqn.DQN]."""
 
     config: AgentConfig
 

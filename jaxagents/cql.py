@@ -1,4 +1,4 @@
-"""Conservative Q-learning (Kumar et al., 2020), for continuous and for discrete actions."""
+"""Conservative Q-learning (Kumar et al., 2020), for continuous and discrete actions."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ from jaxagents.core.observed import action_mask
 from jaxagents.dqn import DDQNLearner, DQNLearner
 from jaxagents.learners.batches import check_targets, weighted_mean
 from jaxagents.learners.config import Example
-from jaxagents.learners.learner import Batch, Info, created
+from jaxagents.learners.learner import Batch, Info, create_network
 from jaxagents.learners.q_learning import QConfig
 from jaxagents.learners.train_state import TrainState
 from jaxagents.sac import SACConfig, SACHyperparameters, SACLearner, Temperature, dual_step
@@ -35,8 +35,8 @@ class CQLConfig(SACConfig):
     Attributes:
         features: Widths of the hidden layers of the default networks.
         backup_entropy: Whether targets include the entropy of the next action.
-        n_action_samples: Number of actions drawn at each observation from each of three distributions:
-            the uniform one, the policy, and the policy at the next observation.
+        n_action_samples: Number of actions to draw per observation from each of three distributions: the
+            uniform one, the policy, and the policy at the next observation.
     """
 
     critic_dropout_rate: ClassVar[float] = 0.0
@@ -50,13 +50,13 @@ class CQLConfig(SACConfig):
 class DiscreteCQLConfig(QConfig):
     """Static fields of discrete CQL.
 
-    Those of [Q-learning][jaxagents.learners.q_learning.QConfig], and
+    In addition to [Q-learning's][jaxagents.learners.q_learning.QConfig]:
 
     Attributes:
         features: Widths of the hidden layers of the default network.
-        double: Whether the critic chooses the next action, whose value its target gives (van Hasselt et
-            al., 2016, "Deep reinforcement learning with double Q-learning"). Otherwise the target does
-            both.
+        double: Whether the critic chooses the next action and the target network values it (van Hasselt
+            et al., 2016, "Deep reinforcement learning with double Q-learning"). Otherwise the target
+            network does both.
     """
 
     noisy: ClassVar[bool] = False
@@ -71,8 +71,9 @@ class DiscreteCQLHyperparameters(Hyperparameters):
     Attributes:
         gamma: Discount.
         tau: Step size of the target critic.
-        conservative_weight: Weight of the penalty; `None` is 5 for box and 1 for discrete actions.
-        critic_learning_rate: Step size of the critic.
+        conservative_weight: Weight of the penalty; `None` means 5 for continuous and 1 for discrete
+            actions.
+        critic_learning_rate: Learning rate of the critic.
     """
 
     gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
@@ -85,17 +86,17 @@ WeightedT = TypeVar("WeightedT", bound=DiscreteCQLHyperparameters)
 
 
 class HyperParameters(SACHyperparameters, DiscreteCQLHyperparameters):
-    """Traced hyperparameters of the agent, and of its learner of continuous actions.
+    """Traced hyperparameters of the agent, and of its learner for continuous actions.
 
-    Those of [SAC][jaxagents.sac.SACHyperparameters] and of
-    [discrete CQL][jaxagents.cql.DiscreteCQLHyperparameters], and
+    In addition to those of [SAC][jaxagents.sac.SACHyperparameters] and
+    [discrete CQL][jaxagents.cql.DiscreteCQLHyperparameters]:
 
     Attributes:
-        actor_learning_rate: Step size of the policy.
-        target_action_gap: Penalty to aim at (the Lagrange version): above it the weight of the penalty
-            grows, below it the weight shrinks, starting from `conservative_weight`. `None` keeps the
-            weight fixed.
-        weight_learning_rate: Step size of the weight, if there is a `target_action_gap`.
+        actor_learning_rate: Learning rate of the policy.
+        target_action_gap: Target value of the penalty (the Lagrange version): its weight starts at
+            `conservative_weight`, grows while the penalty is above the target and shrinks while it is
+            below. `None` keeps the weight fixed.
+        weight_learning_rate: Learning rate of the weight, if there is a `target_action_gap`.
     """
 
     actor_learning_rate: Traced = hyperparameter(1e-4, 0.0)
@@ -103,10 +104,10 @@ class HyperParameters(SACHyperparameters, DiscreteCQLHyperparameters):
     weight_learning_rate: Traced = hyperparameter(3e-4, 0.0)
 
     def check_ranges(self, path: str = "", single: bool = False) -> None:
-        """Raises if a concrete value lies outside of its interval.
+        """Raises if a concrete value is out of range.
 
         Raises:
-            ValueError: A value is out of its interval, or a weight that is learned is 0.
+            ValueError: A value is out of range, or a learned weight is 0 or a schedule.
         """
         super().check_ranges(path, single)
         weight = self.conservative_weight
@@ -124,13 +125,13 @@ class HyperParameters(SACHyperparameters, DiscreteCQLHyperparameters):
 
 
 class CQLLearner(SACLearner):
-    r"""Conservative Q-learning, CQL(H), for continuous actions.
+    r"""The learner of CQL(H) for continuous actions.
 
     Kumar et al., 2020, "Conservative Q-learning for offline reinforcement learning", equation 4: soft
-    actor-critic with a penalty that makes the values of all actions small, and of the data's actions
-    large. It updates in the order of [`SACLearner`][jaxagents.sac.SACLearner], and then the
-    weight of the penalty. The `weights` of a batch weigh its samples in the loss of the critics and in
-    the penalty, but as in SAC not in the losses of the policy, the temperature and the weight.
+    actor-critic with a penalty that lowers the values of all actions and raises those of the dataset's
+    actions. It updates in the order of [`SACLearner`][jaxagents.sac.SACLearner], and then the weight of
+    the penalty. The `weights` of a batch apply to the loss of the critics and to the penalty but, as in
+    SAC, not to the losses of the policy, the temperature and the weight.
 
     Attributes:
         weight: The weight of the penalty, if it is learned.
@@ -154,7 +155,7 @@ class CQLLearner(SACLearner):
         networks = super()._further_networks(config, hyperparams, key, example)
         if hyperparams.target_action_gap is not None:
             initial, rate = hyperparams.conservative_weight, hyperparams.weight_learning_rate
-            networks["weight"] = created(Temperature(), config.optimizer, rate, key, initial)
+            networks["weight"] = create_network(Temperature(), config.optimizer, rate, key, initial)
         return networks
 
     def _update(self, batch: Batch) -> tuple[Self, Info]:
@@ -194,7 +195,7 @@ class CQLLearner(SACLearner):
     def _sampled_actions(
         self, key: Key[Array, ""], batch: Batch
     ) -> tuple[Float[Array, "samples batch action"], Float[Array, "batch samples"]]:
-        """Actions whose values the penalty lowers, and the log-densities with which they were drawn."""
+        """Samples actions whose values the penalty lowers, and their log-densities."""
         n = self.config.n_action_samples
         shape = (n, *batch["actions"].shape)
         uniform_key, policy_key, next_key = jax.random.split(key, 3)
@@ -211,15 +212,15 @@ class CQLLearner(SACLearner):
 
 
 class DiscreteCQLLearner(DDQNLearner):
-    r"""Conservative Q-learning, CQL(H), for discrete actions: double Q-learning with a penalty.
+    r"""The learner of CQL(H) for discrete actions: double Q-learning with a penalty.
 
     Kumar et al., 2020, "Conservative Q-learning for offline reinforcement learning", equation 4. Actions
-    are drawn with probabilities proportional to $\exp(Q / T)$ at the temperature $T$; the mode is the
-    action of the largest value.
+    are drawn with probabilities proportional to $\exp(Q / T)$ at temperature $T$; the mode is the action
+    with the largest value.
 
     Attributes:
         critic: The critic.
-        target_critic: Its slowly moving copy.
+        target_critic: The target network of the critic.
     """
 
     config: DiscreteCQLConfig = struct.field(pytree_node=False)
@@ -235,13 +236,13 @@ class DiscreteCQLLearner(DDQNLearner):
         return _with_weight(hyperparams, 1.0)
 
     def _q_target(self, batch: Batch) -> Float[Array, "batch"]:
-        """The target of double Q-learning, or of Q-learning with `double=False`."""
+        """The target of double Q-learning or, with `double=False`, of Q-learning."""
         return super()._q_target(batch) if self.config.double else DQNLearner._q_target(self, batch)
 
     def _loss(
         self, params: PyTree, batch: Batch, targets: Float[Array, "batch"]
     ) -> tuple[Float[Array, "batch"], Info]:
-        """The squared error with the penalty."""
+        """The squared error plus the penalty."""
         values = self._q(params, batch["observations"])
         q = ops.values_of(values, batch["actions"])
         bellman_losses = 0.5 * ops.value_loss(q, targets)
@@ -257,7 +258,7 @@ class DiscreteCQLLearner(DDQNLearner):
 
 
 def _with_weight(hyperparams: WeightedT, default: float) -> WeightedT:
-    """Hyperparameters with a weight of the penalty: the default if they have none."""
+    """Sets the weight of the penalty to a default if it is missing."""
     if hyperparams.conservative_weight is not None:
         return hyperparams
     return hyperparams.replace(conservative_weight=default)
@@ -269,15 +270,15 @@ class AgentConfig(OfflineAgentConfig, CQLConfig, DiscreteCQLConfig):
 
 
 class CQL(OfflineBase[AgentConfig, HyperParameters]):
-    """Conservative Q-learning on a dataset on the device, for discrete and box actions.
+    """Conservative Q-learning for discrete and continuous actions, on a dataset on the device.
 
     ```python
     agent = CQL(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)
     runner, metrics = agent.train(jax.random.key(0), HyperParameters())
     ```
 
-    With discrete actions it is double Q-learning with a penalty, and ignores the fields for the policy
-    of box actions.
+    With discrete actions, it is double Q-learning with a penalty, and ignores fields that concern the
+    policy for continuous actions.
     """
 
     _config_type = AgentConfig

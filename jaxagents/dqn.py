@@ -22,11 +22,11 @@ Decay = Literal["linear", "exponential"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(OffPolicyConfig, QConfig):
-    """Static configuration of DQN and of the agents that are built on it.
+    """Static configuration of DQN and of the agents built on it.
 
     Attributes:
-        exploration_decay: How the probability of a random action falls: `"linear"` reaches its final
-            value after `epsilon_steps`; `"exponential"` nears it with that time constant.
+        exploration_decay: How epsilon decays: `"linear"` reaches the final value after `epsilon_steps`;
+            `"exponential"` approaches it with that time constant.
     """
 
     exploration_decay: Decay = checked("linear", one_of(Decay))
@@ -40,7 +40,7 @@ class HyperParameters(QHyperparameters, ReplayHyperparameters):
 
     Attributes:
         initial_epsilon: Probability of a random action when learning starts; `epsilon` is the final one.
-        epsilon_steps: Number of environment steps, over all environments, in which it falls.
+        epsilon_steps: Number of environment steps, over all environments, over which it decays.
     """
 
     initial_epsilon: Traced = hyperparameter(1.0, 0.0, 1.0)
@@ -48,14 +48,14 @@ class HyperParameters(QHyperparameters, ReplayHyperparameters):
 
 
 class DQNLearner(QLearner[QConfig, QHyperparameters]):
-    """Deep Q-networks for batches.
+    """The learner of DQN.
 
     Mnih et al., 2015, "Human-level control through deep reinforcement learning", algorithm 1, with the
-    Huber loss for the clipped error.
+    Huber loss instead of error clipping.
 
     Attributes:
-        critic: The network.
-        target_critic: Its slowly moving copy.
+        critic: The online network.
+        target_critic: The target network.
     """
 
     def _q_target(self, batch: Batch) -> Float[Array, "batch"]:
@@ -66,19 +66,19 @@ class DQNLearner(QLearner[QConfig, QHyperparameters]):
     def _loss(
         self, params: PyTree, batch: Batch, targets: Float[Array, "batch"]
     ) -> tuple[Float[Array, "batch"], Info]:
-        """The Huber loss of the temporal-difference error, which is the priority."""
+        """The Huber loss of the temporal-difference error; the error sets the priority."""
         q = ops.values_of(self._q(params, batch["observations"]), batch["actions"])
         return optax.huber_loss(q, targets), {"q": q, "td_errors": jnp.abs(q - targets)}
 
 
 class DDQNLearner(DQNLearner):
-    """Double Q-learning for batches: the network in training chooses actions, its target values them.
+    """The learner of double DQN: the online network chooses actions, the target network values them.
 
     Van Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning", equation 4.
 
     Attributes:
-        critic: The network.
-        target_critic: Its slowly moving copy.
+        critic: The online network.
+        target_critic: The target network.
     """
 
     def _q_target(self, batch: Batch) -> Float[Array, "batch"]:
@@ -93,10 +93,10 @@ class DQNBase(
     ActionValues[AgentConfig, HyperParameters, OffPolicyRunner, QLearner],
     OffPolicyBase[AgentConfig, HyperParameters],
 ):
-    """An agent around a Q-learner, with a replay buffer, that explores by random actions.
+    """Base class of agents with a Q-learner, a replay buffer and epsilon-greedy exploration.
 
-    The hook `_epsilon` says how rare these become. Values, targets and losses are hooks of the learner,
-    which a subclass names:
+    The hook `_epsilon` sets the schedule of epsilon. Values, targets and losses are hooks of the
+    learner, whose class a subclass can replace:
 
     ```python
     class MyLearner(DQNLearner):
@@ -118,8 +118,7 @@ class DQNBase(
 
         Args:
             hyperparams: Hyperparameters.
-            n_steps: Number of environment steps so far, over all environments, not counting those
-                before learning started.
+            n_steps: Number of environment steps since learning started, over all environments.
 
         Returns:
             The probability.
@@ -138,7 +137,7 @@ class DQNBase(
 
 
 class DQN(DQNBase):
-    """Deep Q-networks, complete for discrete actions.
+    """Deep Q-networks for discrete actions.
 
     ```python
     env, env_params = gymnax.make("CartPole-v1")
@@ -150,6 +149,6 @@ class DQN(DQNBase):
 
 
 class DDQN(DQNBase):
-    """Double Q-learning, complete for discrete actions; see [`DQN`][jaxagents.dqn.DQN]."""
+    """Double DQN for discrete actions; see [`DQN`][jaxagents.dqn.DQN]."""
 
     _discrete_learner = DDQNLearner

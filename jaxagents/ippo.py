@@ -1,9 +1,8 @@
-"""Independent PPO (de Witt et al., 2020) for environments of several actors.
+"""Independent PPO (de Witt et al., 2020) for multi-agent environments.
 
-All actors share one update: the networks emit the outputs of all of them, with a leading `n_actors`
-axis, and losses are averaged over samples and actors. Learning is independent: each
-actor's advantages and ratios are its own. `IPPO` is complete; `IPPOBase` leaves the policy to a
-subclass.
+All actors share one update: the networks return the outputs of all actors, with a leading `n_actors`
+axis, and losses are averaged over samples and actors. Learning is independent, since each actor has
+its own advantages and ratios. `IPPO` is ready to use; `IPPOBase` leaves the policy to a subclass.
 """
 
 from jaxagents.agents.collect import Transition as Transition
@@ -18,19 +17,19 @@ from jaxagents.ppo import TrainState as TrainState
 
 
 class IPPOBase(PPOBase):
-    """IPPO whose policy a subclass gives, with the hooks of [`PPOBase`][jaxagents.ppo.PPOBase].
+    """Base class of IPPO agents with a custom policy; see [`PPOBase`][jaxagents.ppo.PPOBase].
 
-    Hooks are given one joint observation. Actions, log-probabilities, entropies and values have a
-    leading `n_actors` axis.
+    Hooks receive one joint observation. Actions, log-probabilities, entropies and values have a leading
+    `n_actors` axis.
     """
 
     _is_of_actors = True
 
 
 class IPPO(ReadyMadePolicy[AgentConfig, HyperParameters], IPPOBase):
-    """IPPO, complete for actors with discrete or box actions.
+    """IPPO for actors with discrete or continuous actions.
 
-    `env.action_space` is the space of one actor. By default every actor has networks of its own; it
-    sees its own row of the observations if all of these have a leading `n_actors` axis (and at
-    least one more), and everything otherwise.
+    `env.action_space` is the space of one actor. By default every actor has its own networks. It sees
+    its own row of the observations if all of them have a leading `n_actors` axis (and at least one
+    more), and everything otherwise.
     """

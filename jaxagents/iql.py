@@ -22,7 +22,7 @@ from jaxagents.learners.actor_critic import (
 )
 from jaxagents.learners.batches import weighted_mean
 from jaxagents.learners.config import Example, flax_module
-from jaxagents.learners.learner import Batch, Info, created
+from jaxagents.learners.learner import Batch, Info, create_network
 from jaxagents.learners.train_state import TrainState, target_update
 from jaxagents.networks import ValueCritic
 
@@ -32,9 +32,9 @@ class IQLConfig(ActorCriticConfig, ImitationConfig):
     """Static fields of an IQL learner, and so of the agent around it.
 
     Attributes:
-        n_critics: Number of critics; the smallest of their values counts (2 in the paper).
-        value_network: Module that replaces the default value function of observations.
-        actor_optimizer: As `optimizer`, for the policy alone; the paper's has a cosine schedule.
+        n_critics: Number of critics, whose minimum is used (2 in the paper).
+        value_network: Module that replaces the default value function.
+        actor_optimizer: Like `optimizer`, but for the policy only; the paper uses a cosine schedule.
     """
 
     critic_network: nn.Module | None = None
@@ -45,17 +45,17 @@ class IQLConfig(ActorCriticConfig, ImitationConfig):
 
 
 class HyperParameters(ActorCriticHyperparameters):
-    """Traced hyperparameters of IQL. The defaults are from the paper on the MuJoCo tasks.
+    """Traced hyperparameters of IQL. The defaults are the paper's for the MuJoCo tasks.
 
     Attributes:
         gamma: Discount.
         tau: Step size of the target critics.
-        expectile: Expectile of the actions' values that the value function estimates.
-        beta: Inverse temperature of the weights of the actions; 0 imitates all of them equally.
-        max_weight: Largest such weight.
-        actor_learning_rate: Step size of the policy.
-        critic_learning_rate: Step size of the critics.
-        value_learning_rate: Step size of the value function.
+        expectile: Expectile of the action values that the value function estimates.
+        beta: Inverse temperature of the action weights; 0 imitates all actions equally.
+        max_weight: Maximum action weight.
+        actor_learning_rate: Learning rate of the policy.
+        critic_learning_rate: Learning rate of the critics.
+        value_learning_rate: Learning rate of the value function.
     """
 
     expectile: Traced = hyperparameter(0.7, 0.0, 1.0)
@@ -65,18 +65,18 @@ class HyperParameters(ActorCriticHyperparameters):
 
 
 class IQLLearner(ActorCriticLearner[IQLConfig, HyperParameters]):
-    """Implicit Q-learning for continuous actions, which only ever values actions of the data.
+    """The learner of IQL, for continuous actions; it only ever evaluates actions from the dataset.
 
-    Kostrikov et al., 2021, "Offline reinforcement learning with implicit Q-learning", algorithm 1. In
-    the order of the authors' code, an update moves the value function by the target critics, the policy
-    by the target critics and the new value function, the critics by the new value function, and then the
-    targets.
+    Kostrikov et al., 2021, "Offline reinforcement learning with implicit Q-learning", algorithm 1. As in
+    the authors' code, an update trains the value function with the target critics, the policy with the
+    target critics and the new value function, and the critics with the new value function; then it moves
+    the target networks.
 
     Attributes:
         actor: The policy.
         critic: The critics.
-        target_critic: Their slowly moving copies.
-        value: The value function of observations.
+        target_critic: The target networks of the critics.
+        value: The value function.
     """
 
     value: TrainState
@@ -96,11 +96,11 @@ class IQLLearner(ActorCriticLearner[IQLConfig, HyperParameters]):
         obs, rate = example.observations, hyperparams.value_learning_rate
         value = config.value_network or cls.default_networks(config, example)["value_network"]
         value = config.critic_of(value, obs, "value")
-        return {"value": created(value, config.optimizer, rate, key, obs)}
+        return {"value": create_network(value, config.optimizer, rate, key, obs)}
 
     @classmethod
     def default_networks(cls, config: IQLConfig, example: Example) -> dict[str, nn.Module]:
-        """The default networks, of vectors; see `Learner`."""
+        """The default networks for vectors; see `Learner`."""
         return {
             **super().default_networks(config, example),
             "actor_network": gaussian_policy(config, example.action_size),
@@ -156,7 +156,7 @@ class AgentConfig(OfflineAgentConfig, IQLConfig):
 
 
 class IQL(OfflineBase[AgentConfig, HyperParameters]):
-    """Implicit Q-learning on a dataset on the device, for box actions.
+    """Implicit Q-learning for continuous actions, on a dataset on the device.
 
     ```python
     agent = IQL(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)

@@ -1,7 +1,7 @@
-"""Multi-agent PPO (Yu et al., 2022): actors that see their own, and a critic that sees everything.
+"""Multi-agent PPO (Yu et al., 2022): each actor sees its own observation, the critic sees everything.
 
-It is [IPPO](ippo.md) but for the critic, which is only needed in training: it is given the state of the
-environment, or, where that does not say what a critic is to see, the observations of all actors.
+It differs from [IPPO](ippo.md) only in the critic, which is only needed for training: its input is the
+environment's state or, if the environment provides none, the observations of all actors.
 """
 
 import functools
@@ -20,17 +20,17 @@ from jaxagents.ppo import TrainState as TrainState
 
 
 class MAPPO(ReadyMadePolicy[AgentConfig, HyperParameters], IPPOBase):
-    """MAPPO, complete for actors with discrete or box actions, or several of them.
+    """MAPPO for actors with discrete or continuous actions.
 
-    Actors are the same as in [`IPPO`][jaxagents.ippo.IPPO]. The critic gives the values of all
-    actors. Its input is `env.critic_state(state)`, or the entry `"critic_state"` of observations, or
-    else the observations of all actors.
+    Actors are the same as in [`IPPO`][jaxagents.ippo.IPPO]. The critic outputs the values of all actors.
+    Its input is `env.critic_state(state)`, or the entry `"critic_state"` of observations, or else the
+    observations of all actors.
     """
 
     _shows_critic_state = True
 
     def _critic_network(self) -> nn.Module:
-        """The default critic, one network with a value for each actor."""
+        """The default critic, one network with one value per actor."""
         make = functools.partial(StateCritic, n_values=self.n_actors)
         state = critic_state(self._observation)
         if state is None:

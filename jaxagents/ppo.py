@@ -1,6 +1,6 @@
 """Proximal policy optimization (Schulman et al., 2017) for one actor.
 
-`PPO` is complete; `PPOBase` leaves the policy to a subclass.
+`PPO` is ready to use; `PPOBase` leaves the policy to a subclass.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ class AgentConfig(OnPolicyConfig):
 
     One update step takes `rollout_length` steps in each of `batch_size` environments, and then
     makes `actor_epochs` and `critic_epochs` passes over them in `batch_size / minibatch_size`
-    minibatches, in which the samples of all environments and times are mixed anew for every epoch.
+    minibatches. The samples of all environments and times are shuffled for every epoch.
 
     Attributes:
         minibatch_size: Size of a minibatch, counted in environments.
@@ -50,14 +50,14 @@ class AgentConfig(OnPolicyConfig):
 class HyperParameters(OnPolicyHyperparameters):
     """Traced hyperparameters of PPO.
 
-    Beside these there are the ones of
-    [every on-policy agent][jaxagents.agents.config.OnPolicyHyperparameters].
+    In addition to those of
+    [every on-policy agent][jaxagents.agents.config.OnPolicyHyperparameters]:
 
     Attributes:
-        gae_lambda: Weight of the trace in advantages and returns.
+        gae_lambda: Trace decay of advantages and returns.
         eps_clip: Largest deviation of the probability ratio from 1 that is rewarded.
-        ent_coeff: Weight of the entropy in the actor's loss.
-        kl_threshold: Mean KL divergence (nats) after which an update makes no further actor epochs.
+        ent_coeff: Weight of the entropy bonus in the actor's loss.
+        kl_threshold: Mean KL divergence (nats) above which an update stops its actor epochs.
     """
 
     gae_lambda: Traced = hyperparameter(0.95, 0.0, 1.0)
@@ -67,11 +67,10 @@ class HyperParameters(OnPolicyHyperparameters):
 
 
 class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):
-    """PPO whose policy a subclass gives.
+    """Base class of PPO agents with a custom policy.
 
-    Give either the hooks `_sample_actions`, `_log_prob`, `_entropy` and `policy`, or
-    `_distribution`, and both networks in the configuration. Losses, advantages and returns may be
-    overridden.
+    Define either the hooks `_sample_actions`, `_log_prob`, `_entropy` and `policy`, or `_distribution`,
+    and set both networks in the configuration. Losses, advantages and returns can be overridden too.
     """
 
     _config_type = AgentConfig
@@ -93,7 +92,7 @@ class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):
     def _actor_minibatch(
         self, obs: PyTree, actions: PyTree, log_prob_old: Array, advantage: Array, *others: PyTree
     ) -> tuple[PyTree, ...]:
-        """A minibatch with standardised advantages."""
+        """Standardises the advantages of a minibatch."""
         advantage = ops.standardise(advantage, weights=playing(obs))
         return obs, actions, log_prob_old, advantage, *others
 
@@ -110,19 +109,19 @@ class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):
 
         $$-\left(L_t + c\, H(\pi(\cdot | s_t))\right)$$
 
-        with $L_t$ of [`clipped_surrogate`][jaxagents.ops.clipped_surrogate].
+        with $L_t$ from [`clipped_surrogate`][jaxagents.ops.clipped_surrogate].
 
         Args:
-            training: State of the actor's training; differentiated in its `params`.
+            training: Train state of the actor; the loss is differentiated with respect to its `params`.
             obs: Observations of a minibatch, samples first.
-            actions: Their actions.
-            log_prob_old: Their log-probabilities under the policy that took them.
-            advantage: Their standardised advantages.
+            actions: Actions taken there.
+            log_prob_old: Log-probabilities of the actions under the policy that took them.
+            advantage: Standardised advantages of the actions.
             hyperparams: Hyperparameters.
 
         Returns:
-            The loss of each sample, with the KL divergence from the old policy, the entropy, and whether
-            the ratio lies beyond the clip range.
+            The loss of each sample, and a dict with the KL divergence from the old policy, the entropy,
+            and whether the ratio is clipped.
         """
         log_prob, entropy = self._log_probs_and_entropies(training, obs, actions)
         objective = ops.clipped_surrogate(log_prob, log_prob_old, advantage, hyperparams.eps_clip)
@@ -134,16 +133,16 @@ class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):
         return -(objective + hyperparams.ent_coeff * entropy), info
 
     def _gae_lambda(self, hyperparams: HyperParameters) -> Traced:
-        """Weight of the trace in returns and advantages."""
+        """Trace decay of returns and advantages."""
         return hyperparams.gae_lambda
 
     def _kl_threshold(self, hyperparams: HyperParameters) -> Traced | None:
-        """Mean KL divergence after which no further actor epoch is made."""
+        """Mean KL divergence above which the actor epochs stop."""
         return hyperparams.kl_threshold
 
 
 class PPO(ReadyMadePolicy[AgentConfig, HyperParameters], PPOBase):
-    """PPO, complete for discrete and box actions.
+    """PPO for discrete and continuous actions.
 
     ```python
     env, env_params = gymnax.make("CartPole-v1")
@@ -151,5 +150,5 @@ class PPO(ReadyMadePolicy[AgentConfig, HyperParameters], PPOBase):
     runner, metrics = agent.train(jax.random.key(0), HyperParameters())
     ```
 
-    Without networks in the configuration it takes default ones of two layers of 64 units.
+    Its default networks have two layers of 64 units; the configuration can replace them.
     """

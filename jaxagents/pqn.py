@@ -1,4 +1,4 @@
-"""Parallelised Q-networks (Gallici et al., 2024): neither a replay buffer nor a target network."""
+"""Parallelised Q-networks (Gallici et al., 2024), without a replay buffer or a target network."""
 
 import dataclasses
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from jaxagents.learners.q_learning import QConfig, ValueLearner
 
 
 def clipped_radam(learning_rate: optax.ScalarOrSchedule) -> optax.GradientTransformation:
-    """Rectified Adam (Liu et al., 2020) of gradients whose norm is at most 10, as in the paper."""
+    """Rectified Adam (Liu et al., 2020) with gradients clipped to a norm of 10, as in the paper."""
     return optax.chain(optax.clip_by_global_norm(10.0), optax.radam(learning_rate))
 
 
@@ -37,7 +37,7 @@ class PQNConfig(QConfig):
     """Static fields of the learner of PQN, and so of the agent around it.
 
     Attributes:
-        optimizer: Any function that makes an optax optimizer of a learning rate.
+        optimizer: A function that makes an optax optimizer from a learning rate.
     """
 
     target_update_period: ClassVar[int] = 1
@@ -48,15 +48,15 @@ class PQNConfig(QConfig):
 class AgentConfig(PQNConfig, LearnerAgentConfig):
     """Static configuration of PQN.
 
-    One update step takes `rollout_length` steps in each of `batch_size` environments, and makes
-    `gradient_steps` gradient steps on them, each on `minibatch_size` transitions.
+    One update step takes `rollout_length` steps in each of `batch_size` environments, and then
+    `gradient_steps` gradient steps on `minibatch_size` transitions each.
 
     Attributes:
         batch_size: Number of parallel environments (elsewhere `num_envs`).
-        rollout_length: Steps taken in each environment before learning from them.
-        minibatch_size: Number of transitions that a gradient step learns from; divides the number
-            of a rollout. With a memory, a multiple of `rollout_length * n_groups`: whole sequences.
-        gradient_steps: Number of gradient steps of an update step, in whole epochs.
+        rollout_length: Number of steps per environment and rollout.
+        minibatch_size: Number of transitions per gradient step; must divide the number in a rollout.
+            With a memory, a multiple of `rollout_length * n_groups`, so that sequences stay whole.
+        gradient_steps: Number of gradient steps per update step, in whole epochs.
     """
 
     n_steps: int = 1_000
@@ -87,7 +87,7 @@ class AgentConfig(PQNConfig, LearnerAgentConfig):
 
     @property
     def n_minibatches(self) -> int:
-        """Number of minibatches of an epoch."""
+        """Number of minibatches per epoch."""
         return self.batch_size * self.rollout_length // self.minibatch_size
 
     @property
@@ -101,10 +101,9 @@ class HyperParameters(PlayingHyperparameters):
 
     Attributes:
         gamma: Discount.
-        q_lambda: Weight of the trace in the returns: 0 looks one step ahead, 1 takes all rewards of the
-            rollout.
-        epsilon: Probability of a random action, such as a [schedule][jaxagents.LinearSchedule].
-        critic_learning_rate: Step size of the network.
+        q_lambda: Trace decay of the returns: 0 looks one step ahead, 1 uses all rewards of the rollout.
+        epsilon: Probability of a random action, often a [schedule][jaxagents.LinearSchedule].
+        critic_learning_rate: Learning rate of the network.
     """
 
     gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
@@ -114,7 +113,7 @@ class HyperParameters(PlayingHyperparameters):
 
 
 class PQNLearner(ValueLearner[PQNConfig, HyperParameters]):
-    """A network of action values, with normalised layers, that is fitted to returns.
+    """The learner of PQN: a network of action values with layer normalisation, fitted to returns.
 
     Gallici et al., 2024, "Simplifying deep temporal difference learning", algorithm 1. Its batches hold
     `returns`, such as [`ops.lambda_returns`][jaxagents.ops.lambda_returns] of the largest values.
@@ -153,7 +152,7 @@ class PQNLearner(ValueLearner[PQNConfig, HyperParameters]):
 
 
 class _Steps(NamedTuple):
-    """A rollout, shaped `(time, environments, ...)`; `nonfinite` flags what is not finite."""
+    """A rollout, shaped `(time, environments, ...)`; `nonfinite` flags non-finite values."""
 
     obs: PyTree
     action: Array
@@ -165,16 +164,15 @@ class _Steps(NamedTuple):
 
 
 class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner]):
-    r"""Parallelised Q-networks, complete for discrete actions.
+    r"""Parallelised Q-networks for discrete actions.
 
-    Many environments replace a replay buffer, and normalised layers replace a target network:
-    the network learns from its own rollouts, in minibatches, and is fitted to the returns
+    Many environments replace a replay buffer, and layer normalisation replaces a target network: the
+    network is fitted to its own rollouts, in minibatches, with the returns
 
     $$G_t = r_t + \gamma \left((1 - \lambda) \max_a Q(s_{t+1}, a) + \lambda G_{t+1}\right)$$
 
-    of the values that it had while it played, cut at the end of the rollout and where episodes are
-    truncated. With a memory, it learns from the sequences of whole environments, which go on from what
-    it remembered before them.
+    computed from its values during the rollout, and cut at the end of the rollout and where episodes are
+    truncated. With a memory, it learns from whole sequences, each starting from the memory before it.
 
     ```python
     env, env_params = gymnax.make("CartPole-v1")
@@ -193,7 +191,7 @@ class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner])
     _discrete_learner = PQNLearner
 
     def vital_arrays(self, runner: RolloutRunner) -> dict[str, PyTree]:
-        """The networks of the learner, and observations; see `Behaviour`."""
+        """The learner's networks and the observations; see `Behaviour`."""
         return {**super().vital_arrays(runner), OBSERVATIONS: runner.obs}
 
     def _create_runner(self, rng: Key[Array, ""], hyperparams: HyperParameters) -> RolloutRunner:
@@ -218,11 +216,11 @@ class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner])
 
     @property
     def host_collection(self) -> HostCollection:
-        """How it plays and learns where environments are stepped on the host; see `Behaviour`."""
+        """How it plays and learns in environments on the host; see `Behaviour`."""
         config = self.config
 
         def keys_of(runner: RolloutRunner) -> tuple[Key[Array, ""], Key[Array, ""], Array]:
-            """The keys of the next runner, of the steps, and of the epochs."""
+            """Keys for the next runner, the steps and the epochs."""
             rngs = jax.random.split(runner.rng, 2 + config.n_epochs * config.n_groups)
             return rngs[0], rngs[1], rngs[2:].reshape(config.n_epochs, config.n_groups)
 
@@ -278,12 +276,12 @@ class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner])
 
         Args:
             runner: The runner after the rollout.
-            carry: The memories before it.
+            carry: The memories before the rollout.
             steps: The rollout.
-            rngs: Random keys of epochs, and of groups of environments.
+            rngs: Random keys, one per epoch and group of environments.
 
         Returns:
-            The runner that has learned, and the report.
+            The updated runner, and the report.
         """
         learner, infos = self._epochs(runner, carry, steps, rngs)
         if learner.observes:
@@ -297,7 +295,7 @@ class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner])
     def _play(
         self, runner: RolloutRunner
     ) -> tuple[RolloutRunner, _Steps, Key[Array, "epochs n_groups"]]:
-        """The runner after a rollout, the rollout, and the keys of the epochs that learn from it."""
+        """Plays a rollout; returns the runner after it, the rollout, and keys for the epochs."""
         config, learner, initial = self.config, runner.learner, self._initial_memories()
         n_keys = config.rollout_length * (1 + 2 * config.batch_size)
         rngs = jax.random.split(runner.rng, 1 + n_keys + config.n_epochs * config.n_groups)
@@ -337,7 +335,7 @@ class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner])
         steps: _Steps,
         rngs: Key[Array, "epochs n_groups"],
     ) -> tuple[PQNLearner, Info]:
-        """The learner after all epochs, and what each minibatch reports; see `_update_from`."""
+        """Runs all epochs; returns the learner and each minibatch's metrics; see `_update_from`."""
         config, hyperparams = self.config, runner.hyperparams
         returns = ops.lambda_returns(
             steps.reward,
@@ -366,15 +364,15 @@ class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner])
 
 
 def elements_of(samples: Batch, carry: PyTree, first: Bool[Array, "time environments"]) -> PyTree:
-    """A rollout as the elements that are dealt to minibatches.
+    """Splits a rollout into the elements of minibatches.
 
     Args:
         samples: The samples of all steps, shaped `(time, environments, ...)`.
-        carry: The memories before the first step; `()` for single samples.
-        first: Whether a new episode starts at a step.
+        carry: The memories before the first step; `()` without memory.
+        first: Whether each step starts a new episode.
 
     Returns:
-        The samples; with a memory, the sequences of environments.
+        Single samples; with memory, the sequence of each environment.
     """
     if not carry:
         return samples
@@ -384,7 +382,7 @@ def elements_of(samples: Batch, carry: PyTree, first: Bool[Array, "time environm
 
 
 def batch_of(minibatch: PyTree) -> Batch:
-    """A minibatch of such elements as the learner is given it: sequences as steps, one after another."""
+    """Converts a minibatch of elements to a learner's batch, in which sequences become steps."""
     sequences = minibatch["observations"]
     if not isinstance(sequences, Sequence):
         return minibatch

@@ -1,4 +1,4 @@
-"""QR-DQN (Dabney et al., 2018): quantiles of the distribution of returns."""
+"""QR-DQN (Dabney et al., 2018): return distributions by quantile regression."""
 
 import dataclasses
 
@@ -25,9 +25,9 @@ class QRDQNConfig(QConfig):
 
     Attributes:
         n_quantiles: Number of quantiles (200 in the paper).
-        double: Whether the network in training chooses the next action, whose distribution its target
-            gives (van Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning").
-            Otherwise the target does both.
+        double: Whether the online network chooses the next action for the target network's distribution
+            (van Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning"). Otherwise
+            the target network does both.
     """
 
     n_quantiles: int = checked(51, positive)
@@ -43,28 +43,25 @@ class QRDQNHyperparameters(QHyperparameters):
     """Traced hyperparameters of QR-DQN, in addition to Q-learning's.
 
     Attributes:
-        kappa: Error beyond which the quantile Huber loss is linear.
+        kappa: Error above which the quantile Huber loss is linear.
     """
 
     kappa: Traced = hyperparameter(1.0, 0.0)
 
 
 class HyperParameters(QRDQNHyperparameters, dqn.HyperParameters):
-    """Traced hyperparameters of the agent.
-
-    Those of [DQN][jaxagents.dqn.HyperParameters], and the threshold of the loss.
-    """
+    """Traced hyperparameters of the agent: [DQN's][jaxagents.dqn.HyperParameters] and `kappa`."""
 
 
 class QRDQNLearner(DistributionalLearner[QRDQNConfig, QRDQNHyperparameters]):
-    """QR-DQN for batches: Q-learning of quantiles of the returns.
+    """The learner of QR-DQN: Q-learning of return quantiles.
 
     Dabney et al., 2018, "Distributional reinforcement learning with quantile regression", algorithm 1.
-    Override `_q` to act by a statistic of the quantiles other than their mean.
+    Override `_q` to act on another statistic of the quantiles than their mean.
 
     Attributes:
-        critic: The network, which gives quantiles for every action.
-        target_critic: Its slowly moving copy.
+        critic: The online network, which outputs quantiles for every action.
+        target_critic: The target network.
     """
 
     _config_type = QRDQNConfig
@@ -78,10 +75,10 @@ class QRDQNLearner(DistributionalLearner[QRDQNConfig, QRDQNHyperparameters]):
     def _quantiles(
         self, params: PyTree, obs: PyTree
     ) -> Float[Array, "*batch n_actions n_quantiles"]:
-        """Quantiles of the returns of every action, at the midpoints of equal probabilities.
+        """Quantiles of each action's return, at the midpoints of equal probability intervals.
 
         Args:
-            params: Parameters of the network in training, or of the target network.
+            params: Parameters of the online network, or of the target network.
             obs: One observation, or a batch of them.
 
         Returns:
@@ -90,11 +87,11 @@ class QRDQNLearner(DistributionalLearner[QRDQNConfig, QRDQNHyperparameters]):
         return self.critic(obs, params=params)
 
     def _q(self, params: PyTree, obs: PyTree) -> Float[Array, "*batch n_actions"]:
-        """The mean returns."""
+        """The mean return of each action."""
         return self._quantiles(params, obs).mean(axis=-1)
 
     def _q_target(self, batch: Batch) -> Float[Array, "batch n_quantiles"]:
-        r"""The quantiles $r + \gamma \theta_j(s', a^*)$, of the greedy action."""
+        r"""The quantiles $r + \gamma \theta_j(s', a^*)$ with the greedy action $a^*$."""
         params, obs = self.target_critic.params, batch["next_observations"]
         actions = self._next_actions(obs, self.config.double)
         next_quantiles = outputs_of(self._quantiles(params, obs), actions)
@@ -103,14 +100,14 @@ class QRDQNLearner(DistributionalLearner[QRDQNConfig, QRDQNHyperparameters]):
     def _loss(
         self, params: PyTree, batch: Batch, targets: Float[Array, "batch n_quantiles"]
     ) -> tuple[Float[Array, "batch"], Info]:
-        """The quantile Huber loss, which is also the priority."""
+        """The quantile Huber loss, which also sets the priority."""
         taken = outputs_of(self._quantiles(params, batch["observations"]), batch["actions"])
         losses = ops.quantile_huber_loss(taken, targets, self.hyperparams.kappa)
         return losses, {"q": taken.mean(axis=-1), "td_errors": jax.lax.stop_gradient(losses)}
 
 
 class QRDQN(dqn.DQNBase):
-    """QR-DQN, complete for discrete actions; see [`DQN`][jaxagents.dqn.DQN]."""
+    """QR-DQN for discrete actions; see [`DQN`][jaxagents.dqn.DQN]."""
 
     config: AgentConfig
 

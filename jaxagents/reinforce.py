@@ -1,6 +1,6 @@
 """REINFORCE (Williams, 1992) with a critic as baseline.
 
-`REINFORCE` is complete; `REINFORCEBase` leaves the policy to a subclass.
+`REINFORCE` is ready to use; `REINFORCEBase` leaves the policy to a subclass.
 """
 
 import dataclasses
@@ -25,8 +25,8 @@ from jaxagents.learners.train_state import TrainState as TrainState
 class AgentConfig(OnPolicyConfig):
     """Static configuration of REINFORCE.
 
-    One update step takes `rollout_length` steps in each of `batch_size` environments, and then
-    makes one step of the actor, and `critic_epochs` steps of the critic, on all of them.
+    One update step takes `rollout_length` steps in each of `batch_size` environments, and then one
+    gradient step of the actor and `critic_epochs` of the critic on all samples.
 
     Attributes:
         critic_epochs: Passes over the samples for the critic.
@@ -41,18 +41,18 @@ class AgentConfig(OnPolicyConfig):
 class HyperParameters(OnPolicyHyperparameters):
     """Traced hyperparameters of REINFORCE.
 
-    Beside these there are the ones of
-    [every on-policy agent][jaxagents.agents.config.OnPolicyHyperparameters].
+    In addition to those of
+    [every on-policy agent][jaxagents.agents.config.OnPolicyHyperparameters]:
 
     Attributes:
-        ent_coeff: Weight of the entropy in the actor's loss.
+        ent_coeff: Weight of the entropy bonus in the actor's loss.
     """
 
     ent_coeff: Traced = hyperparameter(0.0, 0.0)
 
 
 class REINFORCEBase(OnPolicyBase[AgentConfig, HyperParameters]):
-    """REINFORCE whose policy a subclass gives, with the hooks of `OnPolicyBase`."""
+    """Base class of REINFORCE agents with a custom policy, defined by the hooks of `OnPolicyBase`."""
 
     _config_type = AgentConfig
     _hyperparams_type = HyperParameters
@@ -66,20 +66,20 @@ class REINFORCEBase(OnPolicyBase[AgentConfig, HyperParameters]):
         advantage: Float[Array, "samples ..."],
         hyperparams: HyperParameters,
     ) -> tuple[Float[Array, "samples ..."], Info]:
-        r"""The likelihood-ratio loss with a baseline and an entropy bonus.
+        r"""The policy gradient loss with a baseline and an entropy bonus.
 
         $$-\left(\log \pi(a_t | s_t) (G_t - V(s_t)) + c\, H(\pi(\cdot | s_t))\right)$$
 
         Args:
-            training: State of the actor's training; differentiated in its `params`.
+            training: Train state of the actor; the loss is differentiated with respect to its `params`.
             obs: Observations, samples first.
-            actions: Their actions.
-            log_prob_old: Their log-probabilities under the policy that took them.
-            advantage: Their returns less the baseline.
+            actions: Actions taken there.
+            log_prob_old: Log-probabilities of the actions under the policy that took them.
+            advantage: Returns minus the baseline.
             hyperparams: Hyperparameters.
 
         Returns:
-            The loss of each sample, with the entropy.
+            The loss of each sample, and a dict with the entropy.
         """
         log_prob, entropy = self._log_probs_and_entropies(training, obs, actions)
         objective = ops.policy_gradient(log_prob, advantage) + hyperparams.ent_coeff * entropy
@@ -87,8 +87,8 @@ class REINFORCEBase(OnPolicyBase[AgentConfig, HyperParameters]):
 
 
 class REINFORCE(ReadyMadePolicy[AgentConfig, HyperParameters], REINFORCEBase):
-    """REINFORCE with a critic as baseline, complete for discrete and box actions.
+    """REINFORCE with a critic as baseline, for discrete and continuous actions.
 
-    Returns are Monte-Carlo returns, bootstrapped with the critic where an episode or the rollout is
-    cut. Without networks in the configuration it takes default ones of two layers of 64 units.
+    Returns are Monte-Carlo returns, bootstrapped with the critic where an episode or the rollout is cut.
+    Its default networks have two layers of 64 units; the configuration can replace them.
     """

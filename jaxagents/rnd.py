@@ -1,6 +1,6 @@
-"""PPO with random network distillation (Burda et al., 2019), which explores where rewards are sparse.
+"""PPO with random network distillation (Burda et al., 2019), for exploration with sparse rewards.
 
-`RND` is complete; `RNDBase` leaves the policy to a subclass.
+`RND` is ready to use; `RNDBase` leaves the policy to a subclass.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from jaxagents.networks import Dense, Normalised, Torso, remembers
 from jaxagents.ppo import PPOBase
 
 _MOST_DEVIATIONS = 5.0
-"""Standard deviations to which observations of the embeddings are clipped."""
+"""Number of standard deviations to which the embeddings' observations are clipped."""
 _INTRINSIC = "intrinsic_reward"
 _PREDICTOR = "predictor"
 
@@ -38,9 +38,9 @@ class AgentConfig(ppo.AgentConfig):
     """Static configuration of RND: [PPO's][jaxagents.ppo.AgentConfig], and one more network.
 
     Attributes:
-        embedding_network: The network of the target and of the predictor, which maps an observation to a
-            vector: a `flax.linen` module, or a function that is called with this configuration to make
-            one. `None` takes an [`Embedding`][jaxagents.rnd.Embedding].
+        embedding_network: The network of both target and predictor, which maps an observation to a
+            vector: a `flax.linen` module, or a function that makes one from this configuration. `None`
+            uses an [`Embedding`][jaxagents.rnd.Embedding].
     """
 
     embedding_network: nn.Module | Callable[..., nn.Module] | None = None
@@ -49,13 +49,12 @@ class AgentConfig(ppo.AgentConfig):
 class HyperParameters(ppo.HyperParameters):
     """Traced hyperparameters of RND.
 
-    [PPO's][jaxagents.ppo.HyperParameters], and
+    In addition to [PPO's][jaxagents.ppo.HyperParameters]:
 
     Attributes:
         intrinsic_coeff: Weight of the intrinsic rewards; the environment's have weight 1.
-        predictor_share: Share of the samples of a rollout from which the predictor learns, so that what
-            is new does not become familiar too soon where there are many environments. The paper has 32
-            divided by their number.
+        predictor_share: Fraction of a rollout's samples that the predictor learns from. Lower it with
+            many environments, or novelty fades too soon; the paper uses 32 divided by their number.
         predictor_optimizer_params: Parameters of the predictor's optimizer.
     """
 
@@ -71,8 +70,8 @@ class Embedding(nn.Module):
 
     Attributes:
         features: Widths of the hidden layers.
-        size: Number of components of the vector.
-        n_categories: Number of values of an observation that is one integer, which is then one-hot.
+        size: Size of the vector.
+        n_categories: Number of values of a single-integer observation, which is then one-hot encoded.
     """
 
     features: Sequence[int] = (128, 128)
@@ -86,13 +85,13 @@ class Embedding(nn.Module):
 
 
 class Novelty(struct.PyTreeNode):
-    """Target and predictor, whose error says how new an observation is.
+    """Target and predictor, whose difference measures the novelty of an observation.
 
     Attributes:
         target: The random embedding, which is not trained.
-        predictor: The embedding that is trained to equal it, with the moments of the observations.
-        received: Discounted intrinsic rewards so far, environments first.
-        returns: Moments of such sums, by whose standard deviation intrinsic rewards are divided.
+        predictor: The embedding trained to match it, with the moments of the observations.
+        received: Discounted intrinsic return so far, environments first.
+        returns: Moments of intrinsic returns, whose standard deviation scales intrinsic rewards.
     """
 
     target: TrainState
@@ -101,7 +100,7 @@ class Novelty(struct.PyTreeNode):
     returns: ops.Moments
 
     def error(self, params: PyTree, obs: PyTree) -> Float[Array, ""]:
-        r"""How far the predictor is from the target at one observation.
+        r"""The prediction error at one observation.
 
         $$\frac{1}{n} \lVert \hat f_\theta(s) - f(s) \rVert^2$$
 
@@ -112,16 +111,16 @@ class Novelty(struct.PyTreeNode):
             obs: The observation, which is normalised first.
 
         Returns:
-            The mean squared difference of their components.
+            The mean squared error.
         """
         target = self.target(obs, extra_variables=self.predictor.extra_variables)
         return jnp.square(self.predictor(obs, params=params) - target).mean()
 
 
 class RNDBase(PPOBase):
-    """RND whose policy a subclass gives, with the hooks of [`PPOBase`][jaxagents.ppo.PPOBase].
+    """Base class of RND agents with a custom policy; see [`PPOBase`][jaxagents.ppo.PPOBase].
 
-    What it remembers is in `runner.extra`, a [`Novelty`][jaxagents.rnd.Novelty].
+    Its own state is in `runner.extra`, a [`Novelty`][jaxagents.rnd.Novelty].
     """
 
     _config_type = AgentConfig
@@ -129,7 +128,7 @@ class RNDBase(PPOBase):
     _hooks = (*PPOBase._hooks, "_embedding_network")
 
     def vital_arrays(self, runner: Runner) -> dict[str, PyTree]:
-        """PPO's, and the parameters of the predictor; see `Behaviour`."""
+        """PPO's arrays and the parameters of the predictor; see `Behaviour`."""
         parameters = {"parameters of the predictor": runner.extra.predictor.params}
         return {**super().vital_arrays(runner), **parameters}
 
@@ -157,9 +156,9 @@ class RNDBase(PPOBase):
         return runner.replace(extra=runner.extra.replace(predictor=predictor))
 
     def _with_rewards(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
-        """A rollout with the sum of both rewards, and the runner that has seen its observations.
+        """Adds intrinsic rewards to a rollout, and updates the runner's statistics.
 
-        The intrinsic one is in `traj.extra` as well.
+        The intrinsic rewards are also in `traj.extra`.
         """
         runner, traj = super()._with_rewards(runner, traj)
         next_obs = sharding.in_one_order(traj.next_obs, self.config.replicated_updates)
@@ -189,8 +188,8 @@ class RNDBase(PPOBase):
         return runner, {**numbers, _INTRINSIC: traj.extra[_INTRINSIC].mean(), **reports}
 
     def _embedding_network(self) -> nn.Module:
-        """The embedding, if the configuration names none."""
-        if has_extra_entries(self._observation):  # masks are left to a network of one's own
+        """The embedding, if the configuration has none."""
+        if has_extra_entries(self._observation):  # masks are up to a custom network
             return Embedding()
         return as_declared(self, Embedding(n_categories=self.episodes.n_categories))
 
@@ -211,14 +210,14 @@ class RNDBase(PPOBase):
 
 
 def _embedding_of(agent: RNDBase) -> Normalised:
-    """The network of the target and of the predictor."""
+    """The network of both target and predictor."""
     return Normalised(own_network(agent, "embedding_network"), clip=_MOST_DEVIATIONS)
 
 
 def _predictor_fit(runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]) -> Fit:
-    """How the predictor is fitted to a rollout, in as many epochs as there are keys of."""
+    """How to fit the predictor to a rollout, with one epoch per key."""
     novelty, share = runner.extra, runner.hyperparams.predictor_share
-    key = jax.random.fold_in(rngs[0, 0], 0)  # which `fit` only takes as a seed
+    key = jax.random.fold_in(rngs[0, 0], 0)  # `fit` only uses the key as a seed
     weight = jax.random.bernoulli(key, share, traj.terminated.shape) / jnp.maximum(share, 1e-6)
 
     def loss_fn(training: TrainState, obs: PyTree, weight: Array) -> tuple[Array, Info]:
@@ -229,7 +228,7 @@ def _predictor_fit(runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_
 
 
 class RND(ReadyMadePolicy[ppo.AgentConfig, ppo.HyperParameters], RNDBase):
-    """RND, complete for discrete and box actions.
+    """RND for discrete and continuous actions.
 
     ```python
     env, env_params = gymnax.make("MountainCarContinuous-v0")
@@ -237,7 +236,7 @@ class RND(ReadyMadePolicy[ppo.AgentConfig, ppo.HyperParameters], RNDBase):
     runner, metrics = agent.train(jax.random.key(0), HyperParameters())
     ```
 
-    Policy and default networks are [`PPO`][jaxagents.ppo.PPO]'s.
+    The policy and the default networks are those of [`PPO`][jaxagents.ppo.PPO].
     """
 
     def _embedding_network(self) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Soft actor-critic (Haarnoja et al., 2018), for continuous and for discrete actions."""
+"""Soft actor-critic (Haarnoja et al., 2018), for continuous and discrete actions."""
 
 import dataclasses
 from typing import Any, Self, TypeVar
@@ -23,7 +23,7 @@ from jaxagents.learners.actor_critic import (
     squared_error,
 )
 from jaxagents.learners.config import Example
-from jaxagents.learners.learner import Batch, Info, created
+from jaxagents.learners.learner import Batch, Info, create_network
 from jaxagents.learners.train_state import TrainState, target_update
 from jaxagents.networks import CategoricalPolicy, Critic, DiscreteCritic, Policy, ensemblize
 
@@ -33,14 +33,14 @@ class SACConfig(ActorCriticConfig):
     """Static fields of SAC's learners, and so of the agent around them.
 
     Attributes:
-        n_critics: Number of critics; the smallest of their values counts (2 in the paper).
+        n_critics: Number of critics, whose minimum is used (2 in the paper).
         backup_entropy: Whether targets include the entropy of the next action (they do in the paper).
-        n_target_critics: Number of critics, drawn anew for each update, the smallest of whose values is
-            the target's; the policy then learns from the mean of all. `None` takes the smallest of all
-            for both.
-        critic_layer_norm: Whether the hidden layers of the default critics are normalised.
-        critic_dropout_rate: Share of their hidden outputs that is dropped in updates. If it is positive,
-            your own encoders and critics are called with `train=True` there.
+        n_target_critics: Number of critics drawn at random for each update's targets, which use the
+            minimum over these; the policy then uses the mean over all. `None` uses the minimum over all
+            critics for both.
+        critic_layer_norm: Whether the default critics use layer normalisation.
+        critic_dropout_rate: Dropout rate of the default critics in updates. If it is positive, custom
+            encoders and critics are called with `train=True` there.
     """
 
     backup_entropy: bool = True
@@ -49,14 +49,14 @@ class SACConfig(ActorCriticConfig):
     critic_dropout_rate: float = checked(0.0, share)
 
     def in_update(self, key: Key[Array, ""], number: int) -> dict[str, Any]:
-        """Keyword arguments of critics in an update.
+        """Keyword arguments of the critics during an update.
 
         Args:
-            key: Random key, which others use too.
-            number: A number of this draw, which other draws do not have.
+            key: Random key, which other draws use too.
+            number: A number unique to this draw.
 
         Returns:
-            The arguments; none without dropout.
+            The arguments; empty without dropout.
         """
         if not self.critic_dropout_rate:
             return {}
@@ -69,13 +69,12 @@ class SACHyperparameters(ActorCriticHyperparameters):
     Attributes:
         gamma: Discount.
         tau: Step size of the target critics.
-        target_entropy: Entropy to which the temperature steers the policy, in nats. `None` is minus
-            the number of the action's components; for discrete actions, 0.98 times the largest
-            entropy.
-        initial_temperature: Weight of the entropy before the first update.
-        actor_learning_rate: Step size of the policy.
-        critic_learning_rate: Step size of the critics.
-        temperature_learning_rate: Step size of the temperature; 0 keeps it fixed.
+        target_entropy: Entropy of the policy that the temperature is tuned for, in nats. `None` means
+            minus the number of action components; for discrete actions, 0.98 times the maximum entropy.
+        initial_temperature: Initial weight of the entropy.
+        actor_learning_rate: Learning rate of the policy.
+        critic_learning_rate: Learning rate of the critics.
+        temperature_learning_rate: Learning rate of the temperature; 0 keeps it fixed.
     """
 
     target_entropy: Traced = None
@@ -91,20 +90,21 @@ class Temperature(nn.Module):
 
     @nn.compact
     def __call__(self, initial: Traced = 1.0) -> Float[Array, ""]:
-        """The temperature."""
+        """Returns the temperature."""
         return jnp.exp(self.param("log_temperature", lambda _: jnp.log(initial)))
 
 
 class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
-    """Soft actor-critic for continuous actions, with a learned temperature.
+    """The learner of SAC for continuous actions, with a learned temperature.
 
-    Haarnoja et al., 2018, "Soft actor-critic algorithms and applications", algorithm 1: an update moves
-    the critics, then the policy and the temperature by the new critics, then the targets.
+    Haarnoja et al., 2018, "Soft actor-critic algorithms and applications", algorithm 1. An update trains
+    the critics, then the policy and the temperature with the new critics, then moves the target
+    networks.
 
     Attributes:
         actor: The policy.
         critic: The critics.
-        target_critic: Their slowly moving copies.
+        target_critic: The target networks of the critics.
         temperature: The weight of the entropy.
     """
 
@@ -131,7 +131,7 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
         example: Example,
     ) -> dict[str, TrainState]:
         initial, rate = hyperparams.initial_temperature, hyperparams.temperature_learning_rate
-        return {"temperature": created(Temperature(), config.optimizer, rate, key, initial)}
+        return {"temperature": create_network(Temperature(), config.optimizer, rate, key, initial)}
 
     def _check_networks(self, example: Example) -> None:
         super()._check_networks(example)
@@ -146,7 +146,7 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
 
     @classmethod
     def default_networks(cls, config: SACConfig, example: Example) -> dict[str, nn.Module]:
-        """The default networks, of vectors; see `Learner`."""
+        """The default networks for vectors; see `Learner`."""
         critics = ensemblize(Critic, config.n_critics)(
             features=config.features,
             layer_norm=config.critic_layer_norm,
@@ -180,7 +180,7 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
     def _for_target(
         self, key: Key[Array, ""], values: Float[Array, "critics *batch"]
     ) -> Float[Array, "*batch"]:
-        """The value that critics together give to a target."""
+        """Combines the critics' values for a target."""
         n_critics = self.config.n_target_critics
         if n_critics is not None:
             chosen = jax.random.fold_in(key, 3)
@@ -188,7 +188,7 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
         return values.min(axis=0)
 
     def _for_policy(self, values: Float[Array, "critics *batch"]) -> Float[Array, "*batch"]:
-        """The value of all critics together in the loss of the policy."""
+        """Combines the critics' values for the loss of the policy."""
         return values.min(axis=0) if self.config.n_target_critics is None else values.mean(axis=0)
 
     @staticmethod
@@ -237,30 +237,30 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
 def dual_step(
     multiplier: TrainState, slack: Float[Array, ""]
 ) -> tuple[TrainState, Float[Array, ""]]:
-    """A step down the product of a multiplier and the slack of its constraint.
+    """Takes a gradient step on a Lagrange multiplier.
 
     Args:
-        multiplier: The multiplier, which falls while there is slack.
-        slack: By how much the constraint is more than satisfied; negative where it is violated.
+        multiplier: The multiplier, which decreases while there is slack.
+        slack: The slack of the constraint; negative if it is violated.
 
     Returns:
-        The multiplier after the step, and the product before it.
+        The multiplier after the step, and the loss, multiplier times slack, before it.
     """
     return multiplier.apply_loss_fn(loss_fn=lambda params: multiplier(params=params) * slack)
 
 
 class DiscreteSACLearner(SACLearner):
-    """Soft actor-critic for discrete actions, with a learned temperature.
+    """The learner of SAC for discrete actions, with a learned temperature.
 
-    Christodoulou, 2019, "Soft actor-critic for discrete action settings", equations 10 to 12: the
-    critics give the values of all actions, so that expectations over the policy are taken exactly and
-    not by samples. It updates in the order of [`SACLearner`][jaxagents.sac.SACLearner], and has its
+    Christodoulou, 2019, "Soft actor-critic for discrete action settings", equations 10 to 12. The
+    critics output the values of all actions, so expectations over the policy are exact rather than
+    sampled. It updates in the order of [`SACLearner`][jaxagents.sac.SACLearner], with the same
     [hyperparameters][jaxagents.sac.SACHyperparameters].
 
     Attributes:
-        actor: The policy, which gives an [`ops.Categorical`][jaxagents.ops.Categorical].
+        actor: The policy, which returns an [`ops.Categorical`][jaxagents.ops.Categorical].
         critic: The critics.
-        target_critic: Their slowly moving copies.
+        target_critic: The target networks of the critics.
         temperature: The weight of the entropy.
     """
 
@@ -268,7 +268,7 @@ class DiscreteSACLearner(SACLearner):
 
     @classmethod
     def default_networks(cls, config: SACConfig, example: Example) -> dict[str, nn.Module]:
-        """The default networks, of vectors; see `Learner`."""
+        """The default networks for vectors; see `Learner`."""
         critics = ensemblize(DiscreteCritic, config.n_critics)(
             features=config.features,
             layer_norm=config.critic_layer_norm,
@@ -345,13 +345,13 @@ class AgentConfig(OffPolicyConfig, SACConfig):
 class HyperParameters(SACHyperparameters, ReplayHyperparameters):
     """Traced hyperparameters of the agent.
 
-    Those of [SAC][jaxagents.sac.SACHyperparameters] and of
+    Those of [SAC][jaxagents.sac.SACHyperparameters] and
     [prioritised replay][jaxagents.agents.off_policy.ReplayHyperparameters].
     """
 
 
 class SAC(OffPolicyBase[AgentConfig, HyperParameters]):
-    """SAC with a replay buffer on the device, complete for discrete and box actions.
+    """SAC for discrete and continuous actions, with a replay buffer on the device.
 
     ```python
     env, env_params = gymnax.make("Pendulum-v1")

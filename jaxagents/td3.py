@@ -32,9 +32,10 @@ class TD3Config(ActorCriticConfig):
 
     Attributes:
         actor_network: Module that maps observations and a temperature to a distribution of actions,
-            whose mode is learned. `None` takes the default network.
-        n_critics: Number of critics; the smallest of their targets' values counts (2 in the paper).
-        policy_delay: Number of updates of the critics for each of the policy and the targets.
+            whose mode is the learned policy. `None` uses the default network.
+        n_critics: Number of critics; targets use the minimum over their target networks (2 in the
+            paper).
+        policy_delay: Number of critic updates per update of the policy and the target networks.
     """
 
     policy_delay: int = checked(2, positive)
@@ -43,17 +44,16 @@ class TD3Config(ActorCriticConfig):
 class TD3Hyperparameters(ActorCriticHyperparameters):
     """Traced hyperparameters of TD3. The defaults are from the authors' code.
 
-    Noises are in units of half the box of actions.
+    Noise is in units of half the action range.
 
     Attributes:
         gamma: Discount.
-        tau: Step size of the target policy and of the target critics.
-        target_noise: Standard deviation of the noise on the actions whose values are targets.
-        target_noise_clip: Largest such noise.
-        exploration_noise: Standard deviation of the noise on the actions that are drawn, at a
-            temperature of 1.
-        actor_learning_rate: Step size of the policy.
-        critic_learning_rate: Step size of the critics.
+        tau: Step size of the target networks.
+        target_noise: Standard deviation of the noise on target actions.
+        target_noise_clip: Maximum absolute noise on target actions.
+        exploration_noise: Standard deviation of the noise on sampled actions, at temperature 1.
+        actor_learning_rate: Learning rate of the policy.
+        critic_learning_rate: Learning rate of the critics.
     """
 
     target_noise: Traced = hyperparameter(0.2, 0.0)
@@ -62,17 +62,17 @@ class TD3Hyperparameters(ActorCriticHyperparameters):
 
 
 class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
-    """Twin delayed DDPG: a deterministic policy for continuous actions.
+    """The learner of TD3: a deterministic policy for continuous actions.
 
     Fujimoto et al., 2018, "Addressing function approximation error in actor-critic methods", algorithm
-    1: an update moves the critics, and each `policy_delay`-th also the policy by the new critics, and
-    then the targets.
+    1. An update trains the critics; every `policy_delay`-th update then trains the policy with the new
+    critics and moves the target networks.
 
     Attributes:
         actor: The policy, whose actions are the modes of its distributions.
-        target_actor: Its slowly moving copy.
+        target_actor: The target network of the policy.
         critic: The critics.
-        target_critic: Their slowly moving copies.
+        target_critic: The target networks of the critics.
     """
 
     target_actor: TrainState
@@ -84,7 +84,7 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
 
     @classmethod
     def default_networks(cls, config: TD3Config, example: Example) -> dict[str, nn.Module]:
-        """The default networks, of vectors; see `Learner`."""
+        """The default networks for vectors; see `Learner`."""
         actor = Policy(
             features=config.features, action_dim=example.action_size, squash="mean", fixed_std=1.0
         )
@@ -115,13 +115,13 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
     def _add_noise(
         self, key: Key[Array, ""], actions: Float[Array, "batch action"]
     ) -> Float[Array, "batch action"]:
-        """Actions near the actions of the policy, so that similar actions get similar values."""
+        """Adds noise to target actions, so that similar actions get similar values."""
         clip = self.hyperparams.target_noise_clip
         noise = self.hyperparams.target_noise * jax.random.normal(key, actions.shape, actions.dtype)
         return jnp.clip(actions + jnp.clip(noise, -clip, clip), -1.0, 1.0)
 
     def _update_actor(self, critic: TrainState, batch: Batch) -> tuple[dict[str, TrainState], Info]:
-        """The policy and the targets after their update by the new critics."""
+        """Updates the policy and the target networks with the new critics."""
 
         def loss_fn(params: PyTree) -> tuple[Array, Info]:
             output = self._actor_loss(params, critic, batch)
@@ -138,7 +138,7 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
         return networks, info
 
     def _skip_actor(self, critic: TrainState, batch: Batch) -> tuple[dict[str, TrainState], Info]:
-        """The policy and the targets, unchanged, and the loss."""
+        """Leaves the policy and the target networks unchanged, and computes the metrics."""
         networks = {
             "actor": self.actor,
             "target_actor": self.target_actor,
@@ -149,7 +149,7 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
     def _actor_loss(
         self, params: PyTree, critic: TrainState, batch: Batch
     ) -> tuple[Float[Array, ""], Info]:
-        """The first critic's values of the policy's actions, with the sign of a loss."""
+        """The negative mean of the first critic's values of the policy's actions."""
         actions = self.actor(batch["observations"], params=params).mode()
         loss = -critic(batch["observations"], actions)[0].mean()
         return loss, {"actor_loss": loss}
@@ -163,13 +163,13 @@ class AgentConfig(OffPolicyConfig, TD3Config):
 class HyperParameters(TD3Hyperparameters, ReplayHyperparameters):
     """Traced hyperparameters of the agent.
 
-    Those of [TD3][jaxagents.td3.TD3Hyperparameters] and of
+    Those of [TD3][jaxagents.td3.TD3Hyperparameters] and
     [prioritised replay][jaxagents.agents.off_policy.ReplayHyperparameters].
     """
 
 
 class TD3(OffPolicyBase[AgentConfig, HyperParameters]):
-    """TD3 with a replay buffer on the device, complete for box actions.
+    """TD3 for continuous actions, with a replay buffer on the device.
 
     ```python
     env, env_params = gymnax.make("Pendulum-v1")

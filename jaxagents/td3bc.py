@@ -1,4 +1,4 @@
-"""TD3+BC (Fujimoto & Gu, 2021): TD3 from a dataset, with a policy kept near its actions."""
+"""TD3+BC (Fujimoto & Gu, 2021): offline TD3 with a policy that stays close to the dataset's actions."""
 
 import dataclasses
 
@@ -16,23 +16,23 @@ from jaxagents.learners.train_state import TrainState
 from jaxagents.td3 import TD3Config, TD3Hyperparameters, TD3Learner
 
 _SMALLEST_SIZE = 1e-6
-"""Smallest divisor of values, so that values of zero stay zero."""
+"""Smallest divisor of values, to avoid dividing by zero."""
 
 
 class HyperParameters(TD3Hyperparameters):
     """Traced hyperparameters of TD3+BC. The defaults are from the authors' code.
 
-    Those of [TD3][jaxagents.td3.TD3Hyperparameters], and
+    In addition to [TD3's][jaxagents.td3.TD3Hyperparameters]:
 
     Attributes:
-        value_weight: Weight of the values, in units of their size, beside the closeness to the data.
+        value_weight: Weight of the normalised values relative to the imitation loss.
     """
 
     value_weight: Traced = hyperparameter(2.5, 0.0)
 
 
 class TD3BCLearner(TD3Learner):
-    """TD3 with a policy that stays near the actions of the data, for continuous actions.
+    """The learner of TD3+BC, for continuous actions.
 
     Fujimoto & Gu, 2021, "A minimalist approach to offline reinforcement learning". It updates in the
     order of [`TD3Learner`][jaxagents.td3.TD3Learner].
@@ -45,12 +45,12 @@ class TD3BCLearner(TD3Learner):
     def _actor_loss(
         self, params: PyTree, critic: TrainState, batch: Batch
     ) -> tuple[Float[Array, ""], Info]:
-        r"""Equations 4 and 5, with the sign of a loss.
+        r"""Equations 4 and 5, negated to be a loss.
 
         $$\operatorname{mean}\left((\pi(s) - a)^2\right)
         - \frac{\alpha}{\operatorname{mean} |Q|} \operatorname{mean} Q, \qquad Q = Q_1(s, \pi(s))$$
 
-        The `weights` of a batch, if it has any, weigh the first term, which imitates the data.
+        The `weights` of a batch, if it has any, apply to the first term, which imitates the data.
         """
         actions = self.actor(batch["observations"], params=params).mode()
         values = critic(batch["observations"], actions)[0]
@@ -66,15 +66,15 @@ class AgentConfig(OfflineAgentConfig, TD3Config):
     """Static configuration of the agent: its learner, and how it is trained.
 
     Attributes:
-        normalise_observations: Whether networks are given observations of zero mean and unit variance,
-            by the statistics of the dataset.
+        normalise_observations: Whether to normalise observations to zero mean and unit variance with the
+            statistics of the dataset.
     """
 
     normalise_observations: bool = True
 
 
 class TD3BC(OfflineBase[AgentConfig, HyperParameters]):
-    """TD3+BC on a dataset on the device, for box actions.
+    """TD3+BC for continuous actions, on a dataset on the device.
 
     ```python
     agent = TD3BC(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)

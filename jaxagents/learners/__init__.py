@@ -1,1 +1,1 @@
-"""How things learn from batches: learners, train states, optimizers, fitting."""
+"""Learning from batches: learners, train states, optimizers and fitting."""

@@ -1,4 +1,4 @@
-"""The base of learners of a policy and of several critics with targets."""
+"""The base class of learners with a policy, and critics with target networks."""
 
 import dataclasses
 from typing import Any, ClassVar, Self, TypeVar
@@ -15,30 +15,30 @@ from jaxagents.core.hyperparameters import Hyperparameters, Traced, hyperparamet
 from jaxagents.core.numbers import positive
 from jaxagents.learners.batches import check_targets, weighted_mean
 from jaxagents.learners.config import Example, LearnerConfig
-from jaxagents.learners.learner import Batch, Info, Learner, created
+from jaxagents.learners.learner import Batch, Info, Learner, create_network
 from jaxagents.learners.train_state import TrainState, check_mean_loss, target_of
 from jaxagents.networks import Critic, ensemblize
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ActorCriticConfig(LearnerConfig):
-    """Static fields of learners of a policy and of several critics.
+    """Static fields of actor-critic learners.
 
     Attributes:
-        n_critics: Number of critics; the smallest of their values counts (2 in the papers).
+        n_critics: Number of critics, whose minimum is used (2 in the papers).
     """
 
     n_critics: int = checked(2, positive)
 
 
 class ActorCriticHyperparameters(Hyperparameters):
-    """Traced hyperparameters of learners of a policy and of several critics.
+    """Traced hyperparameters of actor-critic learners.
 
     Attributes:
         gamma: Discount.
         tau: Step size of the target networks.
-        actor_learning_rate: Step size of the policy.
-        critic_learning_rate: Step size of the critics.
+        actor_learning_rate: Learning rate of the policy.
+        critic_learning_rate: Learning rate of the critics.
     """
 
     gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
@@ -54,12 +54,12 @@ ActorCriticHyperparametersT = TypeVar(
 
 
 class ActorCriticLearner(Learner[ActorCriticConfigT, ActorCriticHyperparametersT]):
-    """A policy, and an ensemble of critics with slowly moving copies.
+    """Base class of learners with a policy and an ensemble of critics with target networks.
 
     Attributes:
         actor: The policy.
         critic: The critics.
-        target_critic: Their slowly moving copies.
+        target_critic: The target networks of the critics.
     """
 
     actor: TrainState
@@ -68,7 +68,7 @@ class ActorCriticLearner(Learner[ActorCriticConfigT, ActorCriticHyperparametersT
 
     batch_keys = ("observations", "actions", "rewards", "next_observations", "masks")
     _with_targets: ClassVar[tuple[str, ...]] = ("critic",)
-    """Networks with a slowly moving copy, a field `target_...`."""
+    """Networks with a target network, in a field `target_...`."""
 
     @classmethod
     def _initial(
@@ -88,7 +88,7 @@ class ActorCriticLearner(Learner[ActorCriticConfigT, ActorCriticHyperparametersT
         rate = hyperparams.critic_learning_rate
         networks: dict[str, Any] = {
             "actor": cls._create_actor(config, hyperparams.actor_learning_rate, actor_key, example),
-            "critic": created(critic, config.optimizer, rate, critic_key, *inputs),
+            "critic": create_network(critic, config.optimizer, rate, critic_key, *inputs),
         }
         networks |= {f"target_{name}": target_of(networks[name]) for name in cls._with_targets}
         networks |= cls._further_networks(config, hyperparams, key, example)
@@ -102,12 +102,12 @@ class ActorCriticLearner(Learner[ActorCriticConfigT, ActorCriticHyperparametersT
         key: Key[Array, ""],
         example: Example,
     ) -> dict[str, TrainState]:
-        """Networks beside the policy and the critics, by name."""
+        """Further networks by name, in addition to the policy and the critics."""
         return {}
 
     @classmethod
     def default_networks(cls, config: ActorCriticConfigT, example: Example) -> dict[str, nn.Module]:
-        """The default networks, of vectors, by the fields of the configuration; see `Learner`."""
+        """The default networks for vectors, by configuration field; see `Learner`."""
         return {"critic_network": ensemblize(Critic, config.n_critics)(config.features)}
 
     @classmethod
@@ -117,7 +117,6 @@ class ActorCriticLearner(Learner[ActorCriticConfigT, ActorCriticHyperparametersT
 
     @staticmethod
     def _critic_inputs(observations: PyTree, actions: ArrayLike) -> tuple[PyTree, ...]:
-        """The inputs of the critics."""
         return observations, actions
 
     def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
@@ -126,7 +125,7 @@ class ActorCriticLearner(Learner[ActorCriticConfigT, ActorCriticHyperparametersT
     def _fit_critics(
         self, targets: Float[Array, "batch"], batch: Batch, **kwargs: Any
     ) -> tuple[TrainState, Info]:
-        """The critics after a gradient step; further arguments are passed on to them."""
+        """Takes a gradient step of the critics; further arguments are passed to them."""
         check_targets(f"{type(self).__name__}._targets", jnp.shape(targets), batch)
 
         def loss_fn(params: PyTree) -> tuple[Array, Info]:
@@ -149,7 +148,7 @@ class ActorCriticLearner(Learner[ActorCriticConfigT, ActorCriticHyperparametersT
     def _critic_loss(
         values: Float[Array, "critics batch"], targets: Float[Array, "batch"], batch: Batch
     ) -> tuple[Float[Array, ""], Info]:
-        """The squared error, summed over the critics."""
+        """The mean squared error, summed over the critics."""
         loss, info = squared_error(values, targets, batch)
         return loss, {"critic_loss": loss, **info}
 
@@ -170,16 +169,16 @@ class ActorCriticLearner(Learner[ActorCriticConfigT, ActorCriticHyperparametersT
 def squared_error(
     values: Float[Array, "critics batch"], targets: Float[Array, "batch"], batch: Batch
 ) -> tuple[Float[Array, ""], Info]:
-    """The mean squared error of critics, summed over them.
+    """The mean squared error, summed over the critics.
 
     Args:
-        values: Their values of the batch's actions.
-        targets: Targets of these values.
-        batch: The batch; its `weights`, if it has any, weigh the samples.
+        values: The critics' values of the batch's actions.
+        targets: Targets for these values.
+        batch: The batch; samples are weighted by its `weights`, if it has any.
 
     Returns:
-        The loss and the mean value `q`. With `weights` there are also `td_errors`, the mean absolute
-        error of the critics for each sample.
+        The loss and the mean value `q`; with `weights` also `td_errors`, the mean absolute error of the
+        critics for each sample.
     """
     errors = values - targets[None]
     info = {"q": values.mean()}

@@ -1,4 +1,4 @@
-"""Checks of the examples and batches that learners are given, made on shapes before anything runs."""
+"""Checks of the examples and batches given to learners, by their shapes alone."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ from jaxagents.core.observed import observation_of
 from jaxagents.data.rows import check_has
 
 OPTIONAL_KEYS = ("discounts", "weights")
-"""The keys that a batch may have besides those that its learner needs."""
+"""Optional keys of a batch."""
 _NUMBERS = ("rewards", "masks", *OPTIONAL_KEYS)
 
 
@@ -24,19 +24,19 @@ def check_example(
     n_actions: int | None,
     needs_vectors: bool,
 ) -> None:
-    """Raises if a learner cannot be made for an example.
+    """Raises if a learner cannot be created from an example.
 
     Args:
-        observations: One observation or a batch of them, as networks see them.
-        actions: One action or as many as there are observations.
+        observations: One observation or a batch, as networks see them.
+        actions: One action, or one per observation.
         is_discrete: Whether the learner takes discrete actions.
-        n_actions: Number of discrete actions, if it is known.
-        needs_vectors: Whether observations must be vectors, as nothing encodes them.
+        n_actions: Number of discrete actions, if known.
+        needs_vectors: Whether observations must be vectors because there is no encoder.
 
     Raises:
         TypeError: The actions are of the wrong kind.
-        ValueError: Continuous actions have no components, discrete ones are out of range, or there is
-            not one vector of observations for each action.
+        ValueError: Continuous actions are scalars, discrete ones are out of range, or there is not one
+            observation vector per action.
     """
     dtype, kind = jnp.result_type(actions), jnp.integer if is_discrete else jnp.floating
     if not jnp.issubdtype(dtype, kind):
@@ -69,7 +69,7 @@ def check_example(
 
 
 def _vectors_from(observations: PyTree, actions_have_axes: bool) -> str:
-    """The way to have a vector of observations for each action, in words."""
+    """Advice on how to provide one observation vector per action."""
     if actions_have_axes:
         return "An action must be a vector too: flatten actions of several axes."
     leaves = jax.tree.leaves(observations)
@@ -87,15 +87,15 @@ def check_batch(
 
     Args:
         batch: Arrays by key.
-        keys: The keys that the learner needs.
+        keys: Required keys.
         axes: Names of the leading axes.
         is_discrete: Whether actions are discrete.
 
     Raises:
         KeyError: A key is missing.
-        TypeError: The batch is no dict of arrays, or discrete actions are not integers.
-        ValueError: An array has too few or too many axes, or not the sizes of the others, or there are
-            no samples.
+        TypeError: The batch is not a dict of arrays, or discrete actions are not integers.
+        ValueError: An array has the wrong number of axes or different sizes from the others, or there
+            are no samples.
     """
     if not hasattr(batch, "keys"):
         raise TypeError(
@@ -143,16 +143,16 @@ def check_targets(
     *,
     may_be_several: bool = False,
 ) -> None:
-    """Raises unless a hook gives targets of each sample, which would be broadcast otherwise.
+    """Raises unless a hook returned one target per sample; others would be broadcast by mistake.
 
     Args:
         hook: Name of the hook.
         targets: Shape of the targets.
         batch: The batch.
-        may_be_several: Whether there may be several for each sample.
+        may_be_several: Whether a sample may have several targets.
 
     Raises:
-        ValueError: The shape is another.
+        ValueError: The shape is wrong.
     """
     expected = jnp.shape(batch["actions"])[:1]
     if (targets[:1] if may_be_several else targets) != expected:
@@ -164,7 +164,7 @@ def check_targets(
 def weighted_mean(
     losses: Float[Array, "*critics batch"], batch: Mapping[str, PyTree]
 ) -> Float[Array, "*critics"]:
-    """The mean of the losses of a batch's samples, weighed by `weights` where the batch has them.
+    """The mean loss of a batch, weighted by its `weights` if it has any.
 
     Args:
         losses: Losses, samples last.

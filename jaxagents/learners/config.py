@@ -1,4 +1,4 @@
-"""The static fields of learners, and the example that a learner is made for."""
+"""The static fields of learners, and the example data that a learner is created from."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -39,17 +39,16 @@ from jaxagents.networks.wrappers import MaskedPolicy
 
 
 def _widths(name: str, given: object) -> tuple[int, ...]:
-    """Widths of layers."""
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise TypeError(f"{name} must be the widths of the layers, got {given!r}.")
     return tuple(positive(name, width) for width in given)
 
 
 def flax_module(name: str, given: object) -> nn.Module:
-    """A module of flax.linen.
+    """Checks that a field holds a flax.linen module.
 
     Raises:
-        TypeError: It is something else, such as a class of modules.
+        TypeError: It holds anything else, such as a module class.
     """
     check_not_nnx(given, name)
     if not isinstance(given, nn.Module):
@@ -62,19 +61,19 @@ def flax_module(name: str, given: object) -> nn.Module:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LearnerConfig(StaticConfig):
-    """Static fields of all learners. The configuration of an agent around a learner inherits them.
+    """Static fields of all learners, inherited by the configurations of the agents around them.
 
     Attributes:
         features: Widths of the hidden layers of the default networks.
-        encoder: Module that maps observations to vectors, for observations that are not vectors yet.
-            Every network gets its own encoder.
+        encoder: Module that maps observations to vectors, if they are not vectors already. Every network
+            gets its own encoder.
         actor_network: Module that maps observations and a temperature to a distribution of actions.
-            `None` takes the default network.
-        critic_network: Module that replaces the default critic. If there are several critics, it gives
-            their values along a first axis, as an [ensemble][jaxagents.networks.ensemblize] does.
-        optimizer: Any function that makes an optax optimizer of a learning rate.
-        normalise_observations: Whether networks are given observations of zero mean and unit variance,
-            by running statistics that they carry with their parameters. Images stay as they are.
+            `None` uses the default network.
+        critic_network: Module that replaces the default critic. Several critics return their values
+            along a first axis, like an [ensemble][jaxagents.networks.ensemblize].
+        optimizer: A function that makes an optax optimizer from a learning rate.
+        normalise_observations: Whether to normalise observations to zero mean and unit variance with
+            running statistics, which are saved with the parameters. Images stay as they are.
     """
 
     actor_optimizer: ClassVar[None] = None
@@ -88,7 +87,7 @@ class LearnerConfig(StaticConfig):
 
     @property
     def has_default_networks(self) -> bool:
-        """Whether all networks are default ones, which need vectors of observations."""
+        """Whether all networks are the default ones, which need vectors as observations."""
         return (self.encoder, self.actor_network, self.critic_network) == (None, None, None)
 
     def critic_of(
@@ -98,31 +97,31 @@ class LearnerConfig(StaticConfig):
         name: str = "critic",
         samples_axis: int = 0,
     ) -> nn.Module:
-        """The whole of a network that does not see which actions are allowed.
+        """Wraps a network that does not see action masks.
 
         Args:
             network: Takes encoded observations.
-            observations: An example of what the whole is to take.
-            name: The name of the learner's network.
-            samples_axis: The axis of samples in its outputs; 1 for several critics.
+            observations: Example input of the wrapped network.
+            name: Name of the network in the learner.
+            samples_axis: The sample axis of its outputs; 1 for several critics.
 
         Returns:
-            The network behind the encoder, if there is one, and behind normalisation, if it is wanted.
+            The network with the encoder and normalisation, if configured.
 
         Raises:
-            TypeError: The network has a memory, and observations do not come with it.
+            TypeError: The network has a memory, but observations come without one.
         """
         return self._whole(network, observations, ObservationOnly, name, samples_axis)
 
     def policy_of(self, network: nn.Module, observations: PyTree) -> nn.Module:
-        """The whole of the network of a policy, for the actions that are allowed.
+        """Wraps the network of a policy, which only takes allowed actions.
 
         Args:
             network: Takes encoded observations.
-            observations: An example of what the whole is to take.
+            observations: Example input of the wrapped network.
 
         Returns:
-            The network behind the encoder, if there is one, and behind normalisation, if it is wanted.
+            The network with the encoder and normalisation, if configured.
         """
         return self._whole(network, observations, MaskedPolicy, "actor")
 
@@ -150,12 +149,12 @@ class LearnerConfig(StaticConfig):
 
 
 class Example(struct.PyTreeNode):
-    """An example of the data that a learner is made for.
+    """Example data from which a learner is created.
 
     Attributes:
         observations: One observation, or a batch of them.
-        actions: One action, or as many as there are observations.
-        n_actions: Number of discrete actions (static), if it is known.
+        actions: One action, or one per observation.
+        n_actions: Number of discrete actions, if known (static).
     """
 
     observations: PyTree
@@ -205,7 +204,7 @@ class Example(struct.PyTreeNode):
 
     @property
     def first(self) -> "Example":
-        """One observation and one action, without axes of a batch."""
+        """One observation and one action, without batch axes."""
         is_discrete = jnp.issubdtype(jnp.result_type(self.actions), jnp.integer)
         index = (0,) * (jnp.ndim(self.actions) - (not is_discrete))
         first = jax.tree.map(lambda x: jnp.asarray(x)[index], (self.observations, self.actions))
@@ -213,10 +212,10 @@ class Example(struct.PyTreeNode):
 
     @property
     def action_size(self) -> int:
-        """Number of discrete actions, or of the components of an action.
+        """Number of discrete actions, or of action components.
 
         Raises:
-            TypeError: The actions are discrete, and their number is not known.
+            TypeError: The number of discrete actions is unknown.
         """
         if not jnp.issubdtype(jnp.result_type(self.actions), jnp.integer):
             return jnp.shape(self.actions)[-1]

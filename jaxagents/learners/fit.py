@@ -19,33 +19,33 @@ from jaxagents.learners.train_state import Info, TrainState
 
 LOSS, GRADIENT_NORM = "loss", "gradient_norm"
 OF_EVERY_FIT = (LOSS, GRADIENT_NORM)
-"""Names of the numbers that every fit reports."""
+"""Names of the metrics that every fit reports."""
 
 _SAMPLES_OF_A_PART = 4096
-"""The intermediate results of this many, for two networks, fit into the caches of a CPU."""
+"""The activations of this many samples, for two networks, fit into the caches of a CPU."""
 
 Share = Callable[[list[TrainState], list[PyTree]], tuple[list[TrainState], list[PyTree]]]
-"""Maps the states of networks, and the inputs of their losses, to what these are given instead; they
-are differentiated through it."""
+"""Maps the states of networks and the inputs of their losses to replacements of both; gradients pass
+through it."""
 
 
 class Fit(NamedTuple):
-    """How a network is to be fitted.
+    """How to fit a network.
 
     Attributes:
-        training: State of its training.
-        loss_fn: Maps a state and the inputs of a minibatch to losses, one for each sample or a single
-            one for the whole minibatch, and a dict of arrays that describe the samples. The mean of
-            the losses is made small, and the means of the arrays are reported.
+        training: Train state of the network.
+        loss_fn: Maps a train state and the inputs of a minibatch to losses, one per sample or one for
+            the whole minibatch, and a dict of arrays that describe the samples. The mean loss is
+            minimised, and the means of the arrays are reported.
         inputs: Tuple of pytrees, shaped `(time, environments, ...)`.
-        n_epochs: Largest number of epochs.
-        kl_threshold: After an epoch with a larger mean `kl`, the network stays as it is; `None` sets no
+        n_epochs: Maximum number of epochs.
+        kl_threshold: After an epoch with a larger mean `kl`, the network stops learning; `None` for no
             limit.
-        prepare: Maps whether there is a loss for each sample, and the inputs of a whole minibatch, to
-            the inputs of `loss_fn`, which may get them in parts.
+        prepare: Maps whether there is one loss per sample, and the inputs of a whole minibatch, to the
+            inputs of `loss_fn`, which may get them in parts.
         name: Name of the loss, for messages.
-        in_one_array: Whether the optimizer may be given all parameters in one array.
-        params_of: Maps the parameters of the training to those of the network.
+        in_one_array: Whether the optimizer may get all parameters in one array.
+        params_of: Maps the parameters in the train state to those of the network.
     """
 
     training: TrainState
@@ -60,11 +60,11 @@ class Fit(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """A fitted network, with what its last epoch showed.
+    """A fitted network, with the metrics of its last epoch.
 
     Attributes:
-        training: State of its training.
-        info: Means over the minibatches: the `loss`, the `gradient_norm`, and what the loss reports.
+        training: Train state of the network.
+        info: Means over the minibatches of `loss`, `gradient_norm` and the metrics of the loss.
     """
 
     training: TrainState
@@ -79,16 +79,16 @@ def fit(
     replicated: bool = False,
     share: Share | None = None,
 ) -> list[Fitted]:
-    """Takes one gradient step of each network for each minibatch of each epoch.
+    """Fits networks to a rollout, with one gradient step per minibatch and epoch.
 
-    All networks learn from the same minibatches, in one loop, whose steps keep several cores of a CPU
-    busy. Networks with fewer epochs leave it earlier.
+    All networks learn from the same minibatches in one loop, which keeps several CPU cores busy.
+    Networks with fewer epochs leave the loop earlier.
 
     Args:
         fits: The networks.
-        rngs: Random keys of as many epochs as a network has at most, and of the groups of environments
-            within which samples are mixed.
-        n_minibatches: Number of minibatches of each epoch.
+        rngs: Random keys for the largest number of epochs, and for the groups of environments within
+            which samples are shuffled.
+        n_minibatches: Number of minibatches per epoch.
         replicated: Whether each device of a mesh learns from all samples.
         share: What the networks have in common, which then stop together; `None` for nothing.
 
@@ -96,7 +96,7 @@ def fit(
         The fitted networks.
 
     Raises:
-        TypeError: A network has a `kl_threshold`, but its loss reports no `kl`.
+        TypeError: A network has a `kl_threshold`, but its loss does not report `kl`.
     """
     n_devices = 1 if replicated else sharding.n_devices()
     n_steps, n_envs, *_ = jax.tree.leaves(fits[0].inputs)[0].shape
@@ -139,10 +139,10 @@ def fit(
 
 
 def _in_one_array(fit: Fit) -> Fit:
-    """A fit whose optimizer has all parameters in one array, if it may.
+    """Flattens all parameters into one array for the optimizer, if allowed and worthwhile.
 
-    On an accelerator, small arrays cost a step of an optimizer more for their number than for their
-    size. A CPU would lose more by joining them.
+    On an accelerator, the time of an optimizer step depends more on the number of small arrays than on
+    their size. On CPU, concatenating them would cost more than it saves.
     """
     params, opt_state = fit.training.params, fit.training.opt_state
     leaves = jax.tree.leaves(params)
@@ -156,7 +156,7 @@ def _in_one_array(fit: Fit) -> Fit:
 
 
 def _as_before(given: Fit, fit: Fit, training: TrainState) -> TrainState:
-    """The training with parameters and optimizer structured as they were given."""
+    """Undoes `_in_one_array`."""
     if fit is given:
         return training
     params, opt_state = given.training.params, given.training.opt_state
@@ -167,9 +167,9 @@ def _as_before(given: Fit, fit: Fit, training: TrainState) -> TrainState:
 
 
 def _map_params(function: Callable[..., PyTree], params: PyTree, *opt_states: PyTree) -> PyTree:
-    """Maps the parts of an optimizer's states that are structured as parameters, such as moments.
+    """Maps those parts of optimizer states that are structured like the parameters, such as moments.
 
-    Of other parts, the last state's stay.
+    All other parts are taken from the last state.
     """
     structure = jax.tree.structure(params)
 
@@ -192,13 +192,13 @@ def _epoch(
     number: ArrayLike,
     before: list[Fitted],
 ) -> list[Fitted]:
-    """The networks after a gradient step for each minibatch, except for networks that are to stay."""
+    """Trains the networks for one epoch; those beyond their KL threshold stay unchanged."""
     n_groups = seeds.shape[1]
 
     def gradient_step(
         trainings: list[TrainState], indices: Int[Array, "n_groups samples"]
     ) -> tuple[list[TrainState], Float[Array, "numbers"]]:
-        inputs = [fit.inputs for fit in fits]  # in the loop: what they share is gathered once
+        inputs = [fit.inputs for fit in fits]  # inside the loop, shared inputs are gathered once
         data = jax.tree.map(functools.partial(in_groups, n_groups=n_groups), inputs)
         elements = ops.take_minibatch(data, indices)
         samples = [fit.prepare(*taken) for fit, taken in zip(fits, elements, strict=True)]
@@ -238,18 +238,18 @@ def gradients(
     n_devices: int,
     share: Share | None = None,
 ) -> list[tuple[PyTree, Info]]:
-    """The gradient of each mean loss, with what describes it.
+    """Computes the gradients and metrics of each network's mean loss.
 
     Args:
         fits: How the networks are fitted.
-        trainings: The states of their trainings.
-        samples: The inputs of their losses.
-        n_parts: Number of equal parts in which a device computes them, to fit into its caches.
+        trainings: Train states of the networks.
+        samples: Inputs of the losses.
+        n_parts: Number of equal parts that a device processes one by one, so that they fit into caches.
         n_devices: Number of devices that share the samples.
         share: What the networks have in common; `None` for nothing.
 
     Returns:
-        Both, of each network.
+        Gradients and metrics of each network.
     """
 
     def total_loss(params: list[PyTree], samples: list[PyTree]) -> tuple[Array, list[Info]]:
@@ -292,11 +292,11 @@ def _losses(
 def _n_parts(samples: list[PyTree], outputs: list[PyTree], n_devices: int) -> int:
     """Number of equal parts in which a device computes the gradients of a minibatch.
 
-    They are not much smaller than they may be; losses of whole minibatches are computed in one.
+    Parts are at least about half the allowed size. Losses of whole minibatches are not split.
 
     Args:
-        samples: The inputs of losses, as shapes.
-        outputs: The losses and what describes them, as shapes.
+        samples: Shapes of the losses' inputs.
+        outputs: Shapes of the losses and metrics.
         n_devices: Number of devices that share the samples.
 
     Returns:
@@ -311,12 +311,12 @@ def _n_parts(samples: list[PyTree], outputs: list[PyTree], n_devices: int) -> in
 
 
 def fewest_parts(n_samples: int) -> int:
-    """The fewest parts in which networks compute with samples, to be fast on the default backend."""
+    """The smallest number of parts for fast computation on the default backend."""
     return math.ceil(n_samples / _SAMPLES_OF_A_PART) if jax.default_backend() == "cpu" else 1
 
 
 def in_groups(x: Array, n_groups: int) -> Array:
-    """From `(time, environments, ...)` to `(groups, samples, ...)`."""
+    """Reshapes `(time, environments, ...)` to `(groups, samples, ...)`."""
     time, n_envs, *rest = x.shape
     by_group = jnp.moveaxis(x.reshape(time, n_groups, n_envs // n_groups, *rest), 1, 0)
     return by_group.reshape(n_groups, -1, *rest)

@@ -1,4 +1,4 @@
-"""The base of learners, which learn from batches of transitions from any source."""
+"""The base class of learners, which learn from batches of transitions from any source."""
 
 import functools
 import os
@@ -52,11 +52,11 @@ LearnerT = TypeVar("LearnerT", bound="Learner")
 
 
 class _MadeByCreate(type):
-    """Says how a learner is made, where its constructor is called with other arguments."""
+    """Points to `create` if a learner's constructor is called with wrong arguments."""
 
-    # Without a return type, or type checkers would lose sight of the class that is made.
+    # No return type, or type checkers would lose the class of the instance.
     def __call__(cls, *args: Any, **kwargs: Any):
-        """Makes a learner of its fields."""
+        """Makes a learner from its fields."""
         try:
             return super().__call__(*args, **kwargs)
         except TypeError as error:
@@ -72,7 +72,7 @@ class _MadeByCreate(type):
 
 
 class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_MadeByCreate):
-    """Networks and their update rule, which learns from batches, as a pytree.
+    """Networks and the rule that updates them from batches, as a pytree.
 
     ```python
     learner = SACLearner.create(0, observations, actions, gamma=0.98)
@@ -80,19 +80,19 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
     actions = learner.sample_actions(observations, seed=jax.random.key(1))
     ```
 
-    A subclass gives `_initial`, `_update` and `_policy`, its batch's keys, and the classes of its
-    configuration and hyperparameters; agents around it inherit from both classes. The learning rate
-    of a network `critic` that is [`optimized`][jaxagents.learners.optimizer.optimized] is the
-    hyperparameter `critic_learning_rate`, if there is one, and so on.
+    A subclass defines `_initial`, `_update` and `_policy`, the keys of its batches, and the classes of
+    its configuration and hyperparameters; an agent's classes inherit from the latter two. If a network
+    `critic` is [`optimized`][jaxagents.learners.optimizer.optimized], its learning rate is the
+    hyperparameter `critic_learning_rate`, if there is one; likewise for other networks.
 
     Attributes:
-        config: Static fields, on which compiled programs depend. In an agent, they are the agent's.
-        hyperparams: Hyperparameters, which may be traced. In hooks they are numbers, without schedules.
-        rng: Random key of the updates to come.
-        n_actions: Number of discrete actions (static), if it is known.
+        config: Static fields, which compiled programs depend on; in an agent, the agent's.
+        hyperparams: Hyperparameters, possibly traced. In hooks they are numbers, without schedules.
+        rng: Random key for future updates.
+        n_actions: Number of discrete actions, if known (static).
         learner_type: Class of the learner (static), so that compiled programs tell learners apart.
-        n_updates: Number of updates made, the step of schedules; `None` unless there are any among the
-            hyperparameters. In an agent, it is the number of the agent's update steps.
+        n_updates: Number of updates so far, the step of schedules; `None` if no hyperparameter is a
+            schedule. In an agent, it counts the agent's update steps.
     """
 
     config: ConfigT = struct.field(pytree_node=False)
@@ -111,26 +111,26 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
     acting_network: ClassVar[str] = "actor"
     """The network that chooses actions."""
     _layer_norm: ClassVar[bool] = False
-    """Whether layers of default networks are normalised."""
+    """Whether the default networks use layer normalisation."""
     hooks: ClassVar[tuple[str, ...]] = ()
-    """Methods to override. No agent may have one of their names: it would never be called."""
+    """Methods to override. Agents must not define methods with these names: they would be ignored."""
 
     def __post_init__(self) -> None:
-        """Notes the class, which JAX leaves out when it compares the structures of dataclasses."""
+        """Stores the class, which JAX ignores when it compares the structures of dataclasses."""
         object.__setattr__(self, "learner_type", type(self))
 
     @classmethod
     def create(
         cls, seed: ArrayLike, observations: PyTree, actions: ArrayLike | Space, **kwargs: Any
     ) -> Self:
-        """A learner before its first update.
+        """Creates a learner.
 
         Args:
-            seed: An integer of 32 bits (of 64 with `jax_enable_x64`), or a random key.
-            observations: An example of one observation, a batch of them, or their space.
-            actions: An example of one action, a batch of them, or their space; a box from -1 to 1.
-            **kwargs: Fields of the learner's configuration and hyperparameters; `n_actions`, the number
-                of actions, if these are discrete and given by an example.
+            seed: A 32-bit integer (64-bit with `jax_enable_x64`), or a random key.
+            observations: An example observation, a batch of them, or their space.
+            actions: An example action, a batch of them, or their space; a box from -1 to 1.
+            **kwargs: Fields of the learner's configuration and hyperparameters; for an example of
+                discrete actions also their number `n_actions`.
 
         Returns:
             The learner.
@@ -138,8 +138,8 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
         Raises:
             TypeError: A keyword is not a field, or the seed, the actions or a network are of the wrong
                 kind.
-            ValueError: A number is out of range, observations, actions and networks do not fit each
-                other, or the space of actions is none that learners act in.
+            ValueError: A number is out of range, observations, actions and networks do not match, or
+                learners cannot act in the action space.
         """
         static, traced = field_names(cls._config_type), field_names(cls._hyperparams_type)
         of_actions = ["n_actions"] if cls.discrete_actions else []
@@ -155,22 +155,22 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
     def from_config(
         cls, config: LearnerConfig, hyperparams: Hyperparameters, seed: ArrayLike, example: Example
     ) -> Self:
-        """A learner before its first update, as an agent makes it.
+        """Creates a learner from its configuration and hyperparameters, as agents do.
 
         Args:
             config: The learner's configuration, or an agent's, which inherits from it.
-            hyperparams: The learner's hyperparameters, or others that inherit from them.
-            seed: An integer of 32 bits (of 64 with `jax_enable_x64`), or a random key.
-            example: Example of the data that it is made for.
+            hyperparams: The learner's hyperparameters, or an agent's.
+            seed: A 32-bit integer (64-bit with `jax_enable_x64`), or a random key.
+            example: Example data.
 
         Returns:
             The learner.
 
         Raises:
-            TypeError: The configuration, the hyperparameters, the actions or a network is of the wrong
+            TypeError: The configuration, the hyperparameters, the actions or a network are of the wrong
                 kind.
             ValueError: The number of actions is out of range, or observations, actions and networks do
-                not fit each other.
+                not match.
         """
         cls.check_kinds(config, hyperparams)
         hooks = [*cls.hooks, "_initial", "_update", "_policy"]
@@ -195,14 +195,14 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
 
     @classmethod
     def check_kinds(cls, config: object, hyperparams: object) -> None:
-        """Raises unless a configuration and hyperparameters have the fields that the learner reads.
+        """Raises unless a configuration and hyperparameters are of the learner's classes.
 
         Args:
             config: Any configuration.
             hyperparams: Any hyperparameters.
 
         Raises:
-            TypeError: One of them does not inherit from the learner's.
+            TypeError: One of them does not inherit from the learner's class.
         """
         kinds = {cls._config_type: config, cls._hyperparams_type: hyperparams}
         for expected, given in kinds.items():
@@ -217,15 +217,15 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
         """Learns from one batch.
 
         Args:
-            batch: Arrays with a leading axis of samples, under the learner's `batch_keys`.
+            batch: Arrays with a leading sample axis, under the learner's `batch_keys`.
 
         Returns:
-            The learner after the update, and scalars that describe it.
+            The learner after the update, and scalar metrics.
 
         Raises:
             KeyError: The batch lacks a key.
             TypeError: Discrete actions are not integers.
-            ValueError: The arrays do not fit each other or the learner.
+            ValueError: The shapes of the arrays do not match each other or the learner.
         """
         check_batch(batch, self.batch_keys, ["batch"], self.discrete_actions)
         self._at_present()._check_policy(batch["observations"], batch["actions"])
@@ -233,18 +233,18 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
 
     @jit_by_structure
     def update_many(self, batches: Batch) -> tuple[Self, Info]:
-        """Learns from several batches, one after another, in one compiled call.
+        """Learns from several batches in sequence, in one compiled call.
 
         Args:
-            batches: Arrays with leading axes of batches and of samples.
+            batches: Arrays with leading batch and sample axes.
 
         Returns:
-            The learner after the last update, and arrays that describe each.
+            The learner after the last update, and arrays of each update's metrics.
 
         Raises:
             KeyError: The batches lack a key.
             TypeError: Discrete actions are not integers.
-            ValueError: The arrays do not fit each other or the learner.
+            ValueError: The shapes of the arrays do not match each other or the learner.
         """
         check_batch(batches, self.batch_keys, ["n", "batch"], self.discrete_actions)
         first = jax.tree.map(lambda x: x[0], (batches["observations"], batches["actions"]))
@@ -259,12 +259,12 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
         seed: Key[Array, ""] | None = None,
         temperature: ArrayLike = 1.0,
     ) -> Array:
-        """Actions for one observation or for a batch of them.
+        """Samples actions for one observation or a batch.
 
         Args:
             observations: The observations.
-            seed: Random key; without one, the mode of the distribution is taken.
-            temperature: 0 gives the mode, 1 the policy that is learned.
+            seed: Random key; without one, actions are the mode of the distribution.
+            temperature: 0 gives the mode, 1 the learned policy.
 
         Returns:
             Actions, in [-1, 1] if they are continuous.
@@ -278,17 +278,17 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
         return actions if self.discrete_actions else jnp.clip(actions, -1.0, 1.0)
 
     def export_policy(self, path: str | os.PathLike, observation: PyTree) -> None:
-        """Writes the policy to one file, which needs no learner to be used.
+        """Writes the policy to a self-contained file.
 
-        [`load_policy`][jaxagents.load_policy] reads it. It acts like `sample_actions` at a temperature
-        of 1: actions are in [-1, 1] if they are continuous.
+        Read it with [`load_policy`][jaxagents.load_policy]. It acts like `sample_actions` at
+        temperature 1: continuous actions are in [-1, 1].
 
         Args:
             path: The file, such as `policy.safetensors`.
             observation: An example of one observation.
 
         Raises:
-            ValueError: The name of the file has another ending, or there are several observations.
+            ValueError: The file has another suffix, or there are several observations.
             FileExistsError: The file exists.
             FileNotFoundError: Its folder does not exist.
             ImportError: safetensors is not installed.
@@ -309,17 +309,16 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
 
     @jit_by_structure
     def observe(self, observations: PyTree) -> Self:
-        """The learner after its networks have observed more.
+        """Updates the networks' running statistics of observations, if there are any (`observes`).
 
-        It changes the running statistics of observations, if there are any (`observes`): call it after
-        `update`. Agents, and trainings on the host, do so.
+        Call it after `update`. Agents and the training loops on the host do so.
 
         Args:
             observations: Observations with leading axes, or the
-                [`Moments`][jaxagents.ops.Moments] of each array of them.
+                [`Moments`][jaxagents.ops.Moments] of each array.
 
         Returns:
-            The learner; targets have the same statistics.
+            The updated learner; target networks get the same statistics.
         """
 
         def after(x: PyTree) -> PyTree:
@@ -329,16 +328,16 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
 
     @property
     def observes(self) -> bool:
-        """Whether its networks have running statistics of observations."""
+        """Whether the networks have running statistics of observations."""
         states = jax.tree.leaves(self, is_leaf=lambda x: isinstance(x, TrainState))
         return any(isinstance(x, TrainState) and OBSERVED in x.extra_variables for x in states)
 
     def with_noise(self, rng: Key[Array, ""], scale: ArrayLike = 1.0) -> Self:
-        """The learner with exploration noise in its networks, if they have noisy layers.
+        """Returns the learner with noise in its noisy layers, if it has any.
 
         Args:
             rng: Random key, which may be used for other draws too.
-            scale: Factor of the noise.
+            scale: Factor that multiplies the noise.
 
         Returns:
             The learner.
@@ -346,14 +345,14 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
         return self
 
     def memory_after(self, seen: PyTree, actions: PyTree = None) -> PyTree:
-        """The memories after observations.
+        """Computes the memories after observations.
 
         Args:
             seen: Observations, as [`Remembered`][jaxagents.networks.Remembered] if there are memories.
-            actions: The actions taken there, for networks that are given them.
+            actions: The actions taken there, for networks that take them as inputs.
 
         Returns:
-            The memory of each network whose memory comes with the observations; `()` if none does.
+            The new memory of each network whose memory comes with the observations; `()` if none does.
         """
         if not isinstance(seen, Remembered):
             return ()
@@ -364,11 +363,11 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
 
     @classmethod
     def default_networks(cls, config: ConfigT, example: Example) -> dict[str, nn.Module]:
-        """The default networks, of vectors, by the fields of the configuration.
+        """The default networks for vectors, by configuration field.
 
         Args:
             config: The learner's configuration.
-            example: Example of the data that the learner is made for.
+            example: Example data.
 
         Returns:
             The networks.
@@ -379,11 +378,11 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
     def _create_actor(
         cls, config: ConfigT, learning_rate: Traced, key: Key[Array, ""], example: Example
     ) -> TrainState:
-        """The network of a policy before its first gradient step."""
+        """Creates the network of a policy."""
         network = config.actor_network or cls.default_networks(config, example)["actor_network"]
         network = config.policy_of(network, example.observations)
         optimizer = config.actor_optimizer or config.optimizer
-        return created(network, optimizer, learning_rate, key, example.observations)
+        return create_network(network, optimizer, learning_rate, key, example.observations)
 
     @classmethod
     def networks_with_memory(
@@ -394,18 +393,18 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
         n_categories: int | None = None,
         parts: Sequence[Part] = (),
     ) -> dict[str, WithMemory]:
-        """The default networks with a memory behind their first layer, where there is none yet.
+        """The default networks with a memory after the first layer.
 
         Args:
             config: The learner's configuration.
             cell: The memory.
-            example: Example of the data that the learner is made for.
-            n_categories: Number of values of an observation that is one integer.
-            parts: How the arrays of an observation are read; see
+            example: Example data.
+            n_categories: Number of values of a single-integer observation.
+            parts: How to read the arrays of an observation; see
                 [`Preprocessed`][jaxagents.networks.Preprocessed].
 
         Returns:
-            The networks, by the fields of the configuration that are `None`.
+            The networks, for the configuration fields that are `None`.
         """
         behind = config.replace(features=config.features[1:])
         torso = Torso(config.features[:1], nn.relu, n_categories, cls._layer_norm)
@@ -418,12 +417,11 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
 
     @classmethod
     def _inputs_of(cls, network: str, observations: PyTree, actions: PyTree) -> tuple[PyTree, ...]:
-        """The inputs of a network."""
         return (observations,)
 
     @classmethod
     def _with_defaults(cls, hyperparams: HyperparametersT, example: Example) -> HyperparametersT:
-        """Hyperparameters with a number for every `None` that stands for a default."""
+        """Replaces every `None` that stands for a default by a number."""
         return hyperparams
 
     @classmethod
@@ -431,14 +429,14 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
     def _initial(
         cls, config: ConfigT, hyperparams: HyperparametersT, rng: Key[Array, ""], example: Example
     ) -> Self:
-        """The learner before its first update."""
+        """Creates the learner."""
 
     @abstractmethod
     def _update(self, batch: Batch) -> tuple[Self, Info]:
-        """One update; see [`update`][jaxagents.learners.learner.Learner.update]."""
+        """Makes one update; see [`update`][jaxagents.learners.learner.Learner.update]."""
 
     def _make_update(self, batch: Batch) -> tuple[Self, Info]:
-        """The learner after one update, with the schedules that it had before, and what describes it."""
+        """Makes one update, keeping the schedules; also returns metrics."""
         present = self._at_present()
         with written_in_jax(f"The learner {type(self).__name__}"):
             outcome = present._with_learning_rates()._update(batch)
@@ -457,25 +455,25 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
         """The distribution of actions."""
 
     def discounts(self, batch: Batch) -> Traced:
-        """Discounts of the successors.
+        """The discounts of the successors' values.
 
         Args:
             batch: Transitions.
 
         Returns:
-            `batch["discounts"]`, as n-step transitions have them, or one discount for all.
+            `batch["discounts"]` for n-step transitions, else the hyperparameter `gamma`.
         """
         hyperparams: Any = self.hyperparams
         return batch.get("discounts", hyperparams.gamma)
 
     def _at_present(self) -> Self:
-        """The learner with the numbers that its schedules give in its next update."""
+        """Evaluates the schedules for the next update."""
         if self.n_updates is None:
             return self
         return self.replace(hyperparams=self.hyperparams.at(self.n_updates), n_updates=None)
 
     def _with_learning_rates(self) -> Self:
-        """The learner whose optimizers have the learning rates of its hyperparameters."""
+        """Sets the optimizers' learning rates from the hyperparameters."""
         fields = [name for name in field_names(self.hyperparams) if name.endswith(_RATE)]
         networks = {name: getattr(self, name.removesuffix(_RATE), None) for name in fields}
         changed = {
@@ -486,11 +484,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
         return self.replace(**changed)
 
     def _check_networks(self, example: Example) -> None:
-        """Raises if the networks do not fit the example.
-
-        Raises:
-            ValueError: They do not fit it.
-        """
+        """Raises a `ValueError` if the networks do not match the example."""
         self._check_policy(example.observations, example.actions)
         if self.discrete_actions and self.n_actions is not None:
             policy = jax.eval_shape(
@@ -515,31 +509,31 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
             )
 
 
-def created(
+def create_network(
     network: nn.Module,
     optimizer: Callable[..., optax.GradientTransformation],
     learning_rate: Traced,
     key: Key[Array, ""],
     *inputs: PyTree,
 ) -> TrainState:
-    """A network before its first gradient step.
+    """Initialises a network and its optimizer.
 
     Args:
         network: The network.
-        optimizer: Makes an optimizer of a learning rate.
+        optimizer: Function that makes an optimizer from a learning rate.
         learning_rate: The learning rate.
-        key: Random key of the parameters.
-        *inputs: Examples of the network's inputs.
+        key: Random key for the parameters.
+        *inputs: Example inputs of the network.
 
     Returns:
-        The network in training.
+        The train state.
     """
     return optimized(network, initialise(network, key, *inputs), optimizer, learning_rate)
 
 
 @functools.lru_cache(maxsize=16)
 def _creation(cls: type[Learner], config: LearnerConfig) -> Jitted:
-    """The program that makes learners of a configuration."""
+    """The compiled program that creates learners of a configuration."""
 
     @jax.jit
     def create(hyperparams: Hyperparameters, rng: Key[Array, ""], example: Example) -> Learner:

@@ -1,4 +1,4 @@
-"""One way to use networks in training, whether or not they have a memory."""
+"""A common interface to networks with and without memory."""
 
 import functools
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from jaxagents.networks.recurrent import initial_carry, remembers
 __all__ = ["FromMemory", "initial_carry", "step", "unroll"]
 
 _RANDOM: Mapping[Any, bool] = {"dropout": True}
-"""Random numbers that networks draw for each observation anew."""
+"""Random streams to split, so that each observation gets its own numbers."""
 
 
 def step(
@@ -26,15 +26,15 @@ def step(
     """Takes one step of a network.
 
     Args:
-        state: State of the network's training.
+        state: Train state of the network.
         carry: The memory, at first [`initial_carry`][jaxagents.networks.recurrent.initial_carry]; `()`
-            if the network remembers nothing.
+            for a network without memory.
         obs: One observation.
         *more: Further arguments of the network.
         **options: Keyword arguments of the network and of the state, such as `params`.
 
     Returns:
-        The memory afterwards, and the output.
+        The new memory, and the output.
     """
     if remembers(state.model_def):
         return state(carry, obs, *more, **options)
@@ -44,17 +44,17 @@ def step(
 def unroll(
     state: TrainState, carry: PyTree, obs: PyTree, first: Bool[Array, "time"], **options: Any
 ) -> tuple[PyTree, PyTree]:
-    """Takes the steps of a sequence: one after another with a memory, else all at once.
+    """Applies a network to a sequence: step by step with memory, else all at once.
 
     Args:
-        state: State of the network's training.
-        carry: The memory before the first step; `()` if the network remembers nothing.
+        state: Train state of the network.
+        carry: The memory before the first step; `()` for a network without memory.
         obs: Observations, time first.
-        first: Whether a new episode, with a fresh memory, starts at a step.
+        first: Whether each step starts a new episode, with a fresh memory.
         **options: Keyword arguments of the network and of the state, such as `params`.
 
     Returns:
-        The memories after each step (`()` if there are none), and the outputs, time first.
+        The memories after each step (`()` without memory), and the outputs, time first.
     """
     if remembers(state.model_def):
         return state(carry, obs, first, method="unroll", **options)
@@ -62,16 +62,16 @@ def unroll(
 
 
 class FromMemory(nn.Module):
-    """A network of a learner whose observations come with memories, which it may have itself or not.
+    """A network, with or without memory, of a learner whose observations come with memories.
 
-    It is given one observation or a batch of them with what is remembered before, the steps of
-    sequences, or the successors of such steps, which a network with a memory reaches by steps of its
-    own; and further arguments, as many as there are observations.
+    Its inputs are one observation or a batch with their memories, the steps of sequences, or the
+    successors of such steps, whose memories it computes by unrolling the sequences. Further arguments
+    are batched like the observations.
 
     Attributes:
         network: The network.
-        name_of_memory: Its name among the networks of the learner, which is also the name of its memory.
-        samples_axis: The axis of samples in its outputs: 1 for several critics, which give their values
+        name_of_memory: Name of the network in the learner, and of its memory.
+        samples_axis: The sample axis of its outputs: 1 for several critics, which return their values
             along a first axis.
     """
 
@@ -80,19 +80,19 @@ class FromMemory(nn.Module):
     samples_axis: int = 0
 
     def __call__(self, seen: PyTree, *more: PyTree, **options: Any) -> PyTree:
-        """The outputs for one observation, a batch of them, or samples.
+        """Applies the network to one observation, a batch, or samples of sequences.
 
         Args:
-            seen: A `Remembered`, `Steps` or `Successors` of `jaxagents.core.observed`.
+            seen: A `Remembered`, `Steps` or `Successors` from `jaxagents.core.observed`.
             *more: Further arguments of the network.
-            **options: Its keyword arguments.
+            **options: Keyword arguments of the network.
 
         Returns:
             The outputs.
 
         Raises:
-            TypeError: An observation comes without what is remembered before it.
-            ValueError: The memory is structured otherwise than the initial one.
+            TypeError: An observation comes without its memory.
+            ValueError: The memory has another structure than the initial one.
         """
         if not remembers(self.network):
             return self.network(observation_of(seen), *more, **options)
@@ -113,11 +113,11 @@ class FromMemory(nn.Module):
         return self._step({self.name_of_memory: carries}, seen.obs, *more, **options)[1]
 
     def after(self, seen: Remembered, *more: PyTree) -> PyTree:
-        """The memory after an observation, or after each of a batch."""
+        """Returns the memory after one observation, or after each of a batch."""
         return self._step(seen.carry, seen.obs, *more)[0]
 
     def observe(self, observations: PyTree) -> None:
-        """Adds observations, with leading axes, to the running statistics of the network."""
+        """Adds observations, which have leading axes, to the network's running statistics."""
         self.network.observe(observations)
 
     def _step(self, carries: PyTree, *inputs: PyTree, **options: Any) -> tuple[PyTree, PyTree]:
@@ -141,7 +141,7 @@ class FromMemory(nn.Module):
         return carry, _of_batch(outputs, n_axes)
 
     def _unroll(self, steps: Steps, *more: PyTree, **options: Any) -> tuple[PyTree, PyTree]:
-        """The memories after all steps, and the outputs."""
+        """Returns the memories after each step, and the outputs."""
         rows = steps.obs, steps.first, *more
         carry, *rows = _by_sequence((self._own(steps.carry), *rows), steps.length)
 
@@ -160,7 +160,7 @@ class FromMemory(nn.Module):
 
 
 def _of_batch(outputs: PyTree, n_axes: int) -> PyTree:
-    """Outputs for a batch, in which numbers of a distribution that all components share have an axis."""
+    """Adds a component axis to parameters of a batched distribution that all components share."""
     if not isinstance(outputs, ops.Distribution):
         return outputs
     return jax.tree.map(
@@ -171,7 +171,7 @@ def _of_batch(outputs: PyTree, n_axes: int) -> PyTree:
 def _unroll_after_burn_in(
     network: Any, carry: PyTree, *rows: PyTree, burn_in: int, **options: Any
 ) -> tuple[PyTree, PyTree]:
-    """The memories and outputs of one sequence, with no gradients through its first steps."""
+    """Unrolls one sequence, with no gradients through its burn-in steps."""
     if not burn_in:
         return network.unroll(carry, *rows, **options)
     early, late = (

@@ -1,4 +1,4 @@
-"""Optimizers whose parameters are traced data in their state."""
+"""Optimizers with traced parameters, stored in the optimizer state."""
 
 import dataclasses
 import functools
@@ -22,12 +22,12 @@ from jaxagents.learners.train_state import TrainState, with_extra_args
 class OptimizerParams(Hyperparameters):
     """Parameters of an optimizer.
 
-    Subclass it with further fields (`b1`, `weight_decay`, ...) to have them traced as well.
+    Subclass it with further fields (`b1`, `weight_decay`, ...) to trace them as well.
 
     Attributes:
-        learning_rate: Step size.
-        eps: Term added to the denominator of the adaptive optimizers.
-        grad_clip: Largest global norm of the gradient; larger ones are scaled down to it.
+        learning_rate: Learning rate.
+        eps: Term added to the denominator of adaptive optimizers.
+        grad_clip: Maximum global norm of the gradient; larger gradients are scaled down.
     """
 
     learning_rate: Traced = hyperparameter(1e-3, 0.0)
@@ -37,7 +37,7 @@ class OptimizerParams(Hyperparameters):
 
 @dataclasses.dataclass(frozen=True)
 class SkipNotFinite:
-    """An optimizer that leaves out the steps whose gradients are not finite.
+    """An optimizer that skips steps with non-finite gradients.
 
     ```python
     config = AgentConfig(optimizer=SkipNotFinite(optax.adam))
@@ -45,32 +45,32 @@ class SkipNotFinite:
 
     Attributes:
         optimizer: Function that makes the optax optimizer.
-        max_in_a_row: Steps left out one after another, after which one is made nevertheless.
+        max_in_a_row: Maximum number of consecutive skipped steps; the next one is taken regardless.
     """
 
     optimizer: Callable[..., optax.GradientTransformation]
     max_in_a_row: int = 2**31 - 1
 
     def __call__(self, *args: Any, **params: Any) -> optax.GradientTransformation:
-        """The optimizer with some parameters, within `optax.apply_if_finite`."""
+        """Makes the optimizer and wraps it in `optax.apply_if_finite`."""
         optimizer = with_extra_args(self.optimizer(*args, **params))
         return optax.apply_if_finite(optimizer, self.max_in_a_row)
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """The parameters that the optimizer takes."""
+        """The signature of the wrapped optimizer."""
         return inspect.signature(self.optimizer)
 
 
 def annealed_adam(
     learning_rate: optax.ScalarOrSchedule, eps: ArrayLike = 1e-8, *, n_gradient_steps: int
 ) -> optax.GradientTransformation:
-    """Adam whose steps shrink linearly to zero.
+    """Adam with linear annealing of the learning rate to zero.
 
     Args:
-        learning_rate: The first step size.
+        learning_rate: Initial learning rate.
         eps: Term added to the denominator.
-        n_gradient_steps: Number of gradient steps after which nothing is left of it.
+        n_gradient_steps: Number of gradient steps until it is zero.
 
     Returns:
         The optimizer.
@@ -82,13 +82,13 @@ def annealed_adam(
 def make_optimizer(
     optimizer: Callable[..., optax.GradientTransformation], params: OptimizerParams
 ) -> optax.GradientTransformation:
-    """Makes an optimizer that clips gradients by their global norm and keeps its parameters as data.
+    """Makes an optimizer that clips gradients by global norm, with its parameters in its state.
 
-    Equal arguments give equal optimizers, so that states made with them share compiled programs.
+    Equal arguments give equal optimizers, so that their states share compiled programs.
 
     Args:
         optimizer: Function that makes an optax optimizer.
-        params: Its parameters; only the names of the fields matter here (see
+        params: Parameters of the optimizer; only their names matter here (see
             [`set_optimizer_params`][jaxagents.learners.optimizer.set_optimizer_params]).
 
     Returns:
@@ -110,9 +110,9 @@ def make_optimizer(
 
 
 def acts_on_each_number(optimizer: Callable) -> bool:
-    """Whether an optimizer is known to change each parameter regardless of the others.
+    """Whether an optimizer is known to work elementwise.
 
-    Then it does the same to all parameters in one array, in fewer operations.
+    It then gives the same result for all parameters in one array, in fewer operations.
     """
     if isinstance(optimizer, SkipNotFinite):
         return acts_on_each_number(optimizer.optimizer)
@@ -124,10 +124,7 @@ def acts_on_each_number(optimizer: Callable) -> bool:
 def _with_data(
     make: Callable[..., optax.GradientTransformation], names: list[str], key: object
 ) -> optax.GradientTransformation:
-    """The optimizer that a function makes, with its named arguments as data in its state.
-
-    It equals every other with an equal key.
-    """
+    """Makes an optimizer with its named arguments in its state; equal keys give equal optimizers."""
     equal_by, keyword = fingerprint(key), inspect.Parameter.KEYWORD_ONLY
     make.__signature__ = inspect.Signature([inspect.Parameter(x, keyword) for x in names])
     made = optax.inject_hyperparams(make)(**dict.fromkeys(names, 0.0))
@@ -139,7 +136,7 @@ def _with_data(
 
 @dataclasses.dataclass(frozen=True)
 class _Function:
-    """A function of an optimizer, equal to the same one of an equal optimizer."""
+    """A function of an optimizer; it is equal for equal optimizers."""
 
     key: Hashable
     function: Callable = dataclasses.field(compare=False)
@@ -153,15 +150,15 @@ def trained_by(
     network: TrainState,
     params: OptimizerParams,
 ) -> TrainState:
-    """The training of a network by an optimizer that keeps its parameters as data.
+    """Adds an optimizer to a network, with the optimizer's parameters in its state.
 
     Args:
         optimizer: Function that makes an optax optimizer.
         network: The network.
-        params: Parameters of the optimizer, which may be traced.
+        params: Parameters of the optimizer, possibly traced.
 
     Returns:
-        The state before its first gradient step.
+        The train state before its first gradient step.
     """
     tx = make_optimizer(optimizer, params)
     training = network.replace(tx=tx, opt_state=tx.init(network.params))
@@ -174,16 +171,16 @@ def optimized(
     optimizer: Callable[..., optax.GradientTransformation],
     learning_rate: Traced,
 ) -> TrainState:
-    """The training of a network by an optimizer that keeps its learning rate as data.
+    """Creates a train state whose optimizer has its learning rate in its state.
 
     Args:
         model_def: The network.
-        variables: Its variables; the parameters among them are trained.
-        optimizer: Function that makes an optax optimizer of a learning rate.
-        learning_rate: The learning rate, which may be traced.
+        variables: Variables of the network, including the parameters to train.
+        optimizer: Function that makes an optax optimizer from a learning rate.
+        learning_rate: The learning rate, possibly traced.
 
     Returns:
-        The state before its first gradient step.
+        The train state before its first gradient step.
     """
 
     def of_rate(learning_rate: Traced) -> optax.GradientTransformation:
@@ -194,19 +191,19 @@ def optimized(
 
 
 def with_learning_rate(training: TrainState, learning_rate: Traced) -> TrainState:
-    """Replaces the learning rate that an optimizer made by `optimized` keeps in its state."""
+    """Replaces the learning rate in the state of an optimizer made by `optimized`."""
     return set_optimizer_params(training, OptimizerParams(learning_rate=learning_rate))
 
 
 def set_optimizer_params(training: TrainState, params: OptimizerParams) -> TrainState:
-    """Replaces the parameters that the optimizer keeps in its state."""
+    """Replaces the parameters in the optimizer's state."""
     kept = training.opt_state.hyperparams
     new = {name: jnp.asarray(getattr(params, name), jnp.float32) for name in kept}
     return training.replace(opt_state=training.opt_state._replace(hyperparams=new))
 
 
 def accepted_names(optimizer: Callable, names: list[str]) -> list[str]:
-    """The names that an optimizer takes as arguments and that no partial has fixed."""
+    """The names that an optimizer accepts as arguments and that no partial fixes."""
     fixed = fixed_arguments(optimizer)
     parameters = inspect.signature(optimizer).parameters
     takes_any = inspect.Parameter.VAR_KEYWORD in {p.kind for p in parameters.values()}
@@ -214,7 +211,7 @@ def accepted_names(optimizer: Callable, names: list[str]) -> list[str]:
 
 
 def fixed_arguments(optimizer: Callable) -> dict[str, Any]:
-    """The arguments that partials have fixed by name, also inside of `SkipNotFinite`."""
+    """The keyword arguments that partials fix, including those inside `SkipNotFinite`."""
     if isinstance(optimizer, SkipNotFinite):
         return fixed_arguments(optimizer.optimizer)
     if isinstance(optimizer, functools.partial):

@@ -1,4 +1,4 @@
-"""The base of learners of the values of discrete actions."""
+"""The base classes of learners of discrete action values."""
 
 import dataclasses
 from abc import abstractmethod
@@ -19,7 +19,7 @@ from jaxagents.core.observed import action_mask
 from jaxagents.core.report import check_not_taken
 from jaxagents.learners.batches import check_targets, weighted_mean
 from jaxagents.learners.config import Example, LearnerConfig
-from jaxagents.learners.learner import Batch, Info, Learner, created
+from jaxagents.learners.learner import Batch, Info, Learner, create_network
 from jaxagents.learners.train_state import (
     TrainState,
     check_shape,
@@ -34,22 +34,21 @@ from jaxagents.networks import (
     with_noise,
 )
 
-_NOISE = 0x6E6F6973  # noise is drawn by a key of its own, and actions by keys split from the same
+_NOISE = 0x6E6F6973  # folded into the key of noise, since actions use splits of the same key
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class QConfig(LearnerConfig):
-    """Static fields of learners of the values of discrete actions, and so of the agents around them.
+    """Static fields of Q-learners, and so of the agents around them.
 
     Attributes:
         features: Widths of the hidden layers of the default network.
-        dueling: Whether the default network has streams for the value and for the advantages; see
+        dueling: Whether the default network has separate streams for value and advantages; see
             [`DuelingCritic`][jaxagents.networks.DuelingCritic].
-        noisy: Whether the default network explores by noisy layers, which come after the memory, if
+        noisy: Whether the default network explores with noisy layers, which come after the memory, if
             there is one; see [`NoisyDense`][jaxagents.networks.NoisyDense].
-        target_update_period: Number of updates between moves of the target network. A `tau` of 1 copies
-            the network ("hard" updates); a period of 1 with a small `tau` follows it slowly ("soft"
-            updates).
+        target_update_period: Number of updates between updates of the target network. For hard updates,
+            set `tau` to 1; for soft updates, use a period of 1 and a small `tau`.
     """
 
     actor_network: ClassVar[None] = None
@@ -65,8 +64,8 @@ class QHyperparameters(Hyperparameters):
     Attributes:
         gamma: Discount.
         tau: Step size of the target network.
-        epsilon: Probability of a random action when a learner acts at a temperature of 1.
-        critic_learning_rate: Step size of the network.
+        epsilon: Probability of a random action when a learner acts at temperature 1.
+        critic_learning_rate: Learning rate of the network.
     """
 
     gamma: Traced = hyperparameter(0.99, 0.0, 1.0)
@@ -81,10 +80,10 @@ QHyperparametersT = TypeVar("QHyperparametersT", bound=QHyperparameters)
 
 
 class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
-    """A network of action values, for discrete actions.
+    """Base class of learners with a network of discrete action values.
 
-    A subclass gives the hook `_loss`, which is written for batches, and may override `_q`. An agent uses
-    the hooks of its learner, and has no such hooks itself. Hyperparameters have an `epsilon` and a
+    A subclass defines the hook `_loss`, which takes batches, and may override `_q`. An agent uses the
+    hooks of its learner and has none of these itself. Hyperparameters need the fields `epsilon` and
     `critic_learning_rate`.
 
     Attributes:
@@ -102,7 +101,7 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
         """The values of all actions.
 
         Args:
-            params: Parameters of the network in training, or of its target.
+            params: Parameters of the online network, or of the target network.
             obs: One observation, or a batch of them.
 
         Returns:
@@ -117,13 +116,13 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
         """The loss of each sample.
 
         Args:
-            params: Parameters of the network, in which the loss is differentiated.
+            params: Parameters of the network, with respect to which the loss is differentiated.
             batch: Transitions.
             targets: Targets from `_q_target`.
 
         Returns:
-            The losses, and arrays of the same shape, whose means are reported. The sizes of one of
-            them, `td_errors`, give the priorities of the samples in prioritised replay.
+            The losses, and a dict of arrays of the same shape, whose means are reported. The magnitude
+            of the entry `td_errors` sets the priorities in prioritised replay.
         """
 
     @jit_by_structure
@@ -139,7 +138,7 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
         return self._q(self.critic.params, observations)
 
     def epsilon_greedy(self, observations: PyTree, epsilon: ArrayLike) -> ops.EpsilonGreedy:
-        """The distribution that is greedy but for a share of uniformly random actions.
+        """The epsilon-greedy policy.
 
         Args:
             observations: One observation, or a batch of them.
@@ -152,14 +151,14 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
         return ops.EpsilonGreedy(values, epsilon, action_mask(observations))
 
     def with_noise(self, rng: Key[Array, ""], scale: ArrayLike = 1.0) -> Self:
-        """The learner with a draw of noise in its noisy layers, if there are any.
+        """Returns the learner with noise in its noisy layers, if it has any.
 
-        Fortunato et al., 2018, "Noisy networks for exploration". It is drawn anew for each action
-        that is not greedy and for each update, in every network by itself. Greedy actions go without.
+        Fortunato et al., 2018, "Noisy networks for exploration". Noise is drawn separately for each
+        network, non-greedy action and update. Greedy actions have none.
 
         Args:
             rng: Random key, which may be used for other draws too.
-            scale: Factor of the noise.
+            scale: Factor that multiplies the noise.
 
         Returns:
             The learner.
@@ -172,10 +171,10 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
         )
 
     def allowed_q(self, params: PyTree, obs: PyTree) -> Float[Array, "*batch n_actions"]:
-        """The values of all actions, minus infinity for those that the observations do not allow.
+        """The values of all actions, minus infinity for actions that are not allowed.
 
         Args:
-            params: Parameters of the network in training, or of its target.
+            params: Parameters of the online network, or of the target network.
             obs: One observation, or a batch of them.
 
         Returns:
@@ -185,14 +184,14 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
 
     @classmethod
     def _n_outputs(cls, config: QConfigT) -> int | None:
-        """Number of outputs of the network for each action; `None` if it gives the value alone."""
+        """Number of outputs per action; `None` for a single value."""
         return None
 
     @classmethod
     def default_critic(
         cls, config: QConfigT, features: tuple[int, ...], n_actions: int
     ) -> ActionCritic:
-        """The default network, of vectors.
+        """The default network for vectors.
 
         Args:
             config: The learner's configuration.
@@ -213,22 +212,22 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
 
     @classmethod
     def default_networks(cls, config: QConfigT, example: Example) -> dict[str, nn.Module]:
-        """The default network, of vectors; see `Learner`."""
+        """The default network for vectors; see `Learner`."""
         return {"critic_network": cls.default_critic(config, config.features, example.action_size)}
 
     @classmethod
     def _create_critic(
         cls, config: QConfigT, learning_rate: Traced, key: Key[Array, ""], example: Example
     ) -> TrainState:
-        """The network before its first gradient step."""
+        """Creates the network."""
         critic = config.critic_network or cls.default_networks(config, example)["critic_network"]
         critic = config.critic_of(critic, example.observations)
-        return created(critic, config.optimizer, learning_rate, key, example.observations)
+        return create_network(critic, config.optimizer, learning_rate, key, example.observations)
 
     def _fit_critic(
         self, batch: Batch, targets: Float[Array, "batch ..."]
     ) -> tuple[TrainState, Info]:
-        """The network after a gradient step, and its metrics."""
+        """Takes a gradient step of the network; also returns metrics."""
         rng = self._noise_key(0)
 
         def loss_fn(params: PyTree) -> tuple[Array, Info]:
@@ -252,7 +251,7 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
         return critic, reported
 
     def _noise_key(self, i: int) -> Key[Array, ""]:
-        """The key of one of the draws of noise of the next gradient step."""
+        """The key of the i-th noise draw of the next gradient step."""
         return jax.random.fold_in(jax.random.fold_in(self.rng, self.critic.step), i)
 
     def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
@@ -272,14 +271,14 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
 
 
 class QLearner(ValueLearner[QConfigT, QHyperparametersT]):
-    """A network of action values with a target copy, for discrete actions.
+    """Base class of Q-learners with a target network.
 
-    A subclass gives the hooks `_q_target` and `_loss`, which are written for batches, and may override
-    `_q`. An agent uses the hooks of its learner, and has no such hooks itself.
+    A subclass defines the hooks `_q_target` and `_loss`, which take batches, and may override `_q`. An
+    agent uses the hooks of its learner and has none of these itself.
 
     Attributes:
-        critic: The network.
-        target_critic: Its slowly moving copy.
+        critic: The online network.
+        target_critic: The target network.
     """
 
     target_critic: TrainState
@@ -334,10 +333,10 @@ class QLearner(ValueLearner[QConfigT, QHyperparametersT]):
 
 
 class DistributionalLearner(QLearner[QConfigT, QHyperparametersT]):
-    """A Q-learner whose network gives a distribution of returns, several numbers for every action."""
+    """Base class of Q-learners whose network outputs a return distribution for each action."""
 
     def _next_actions(self, obs: PyTree, double: bool) -> Int[Array, "batch"]:
-        """The greedy actions whose returns are the targets: by the critic if `double`, or the target."""
+        """Greedy actions for the targets, chosen by the online network if `double`, else the target."""
         network = self.critic if double else self.target_critic
         return self.allowed_q(network.params, obs).argmax(axis=-1)
 
@@ -345,15 +344,15 @@ class DistributionalLearner(QLearner[QConfigT, QHyperparametersT]):
 def td_targets(
     learner: Learner, batch: Batch, next_values: Float[Array, "batch ..."]
 ) -> Float[Array, "batch ..."]:
-    """One-step (or n-step) targets of values, or of arrays of them.
+    """One-step (or n-step) targets for values, or for arrays of values.
 
     Args:
-        learner: The learner, whose discount is taken where the batch has no `discounts`.
+        learner: The learner, whose discount is used if the batch has no `discounts`.
         batch: Transitions.
         next_values: Values of the successors, samples first.
 
     Returns:
-        The targets, shaped as the values.
+        The targets, shaped like the values.
     """
     discounts = jnp.broadcast_to(learner.discounts(batch), batch["rewards"].shape)
     target = ops.td_target
@@ -365,13 +364,13 @@ def td_targets(
 def outputs_of(
     outputs: Float[Array, "batch n_actions n_outputs"], actions: Int[Array, "batch"]
 ) -> Float[Array, "batch n_outputs"]:
-    """The outputs of a network for the actions that were taken.
+    """Selects a network's outputs for the actions taken.
 
     Args:
-        outputs: Several numbers for every action.
-        actions: One action of each sample.
+        outputs: Several numbers per action.
+        actions: One action per sample.
 
     Returns:
-        The numbers for each.
+        The outputs of each sample's action.
     """
     return jax.vmap(ops.values_of, (-1, None), -1)(outputs, actions)

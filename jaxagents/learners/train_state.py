@@ -1,4 +1,4 @@
-"""A network in training as one pytree."""
+"""A network, its parameters and its optimizer as one pytree."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from jaxagents.networks.wrappers import OBSERVED
 
 
 class TrainState(PicklableNode):
-    """A network's definition, parameters and optimizer in one callable pytree.
+    """A network, its parameters and its optimizer in one callable pytree.
 
     ```python
     state = TrainState.create(network, params, tx=optax.adam(3e-4))
@@ -27,13 +27,13 @@ class TrainState(PicklableNode):
     state = state.apply_gradients(grads=grads)
     ```
 
-    It can be pickled and copied, which keeps the network and the optimizer as they are.
+    It can be pickled and copied, including the network and the optimizer.
 
     Attributes:
         step: Number of gradient steps taken.
         params: Parameters of the network.
         opt_state: State of the optimizer; `None` without one.
-        extra_variables: Further collections of variables (such as batch statistics).
+        extra_variables: Other collections of variables, such as batch statistics.
         model_def: The network (static).
         tx: The optimizer (static); `None` for a network that is not trained.
     """
@@ -53,21 +53,21 @@ class TrainState(PicklableNode):
         tx: optax.GradientTransformation | None = None,
         extra_variables: dict[str, PyTree] | None = None,
     ) -> "TrainState":
-        """A state before its first gradient step.
+        """Creates a state with a fresh optimizer.
 
-        It copies the arrays, so that it can be donated without harm to others made from the same ones.
+        The arrays are copied, so that donating the state does not affect others made from them.
 
         Args:
             model_def: The network.
-            params: Its parameters.
-            tx: Optax optimizer, if the network is to be trained.
-            extra_variables: Further collections of variables.
+            params: Parameters of the network.
+            tx: Optax optimizer, to train the network.
+            extra_variables: Other collections of variables.
 
         Returns:
             The state.
 
         Raises:
-            ValueError: The parameters are also among the further collections.
+            ValueError: `extra_variables` contains parameters.
         """
         if "params" in (extra_variables or {}):
             raise ValueError(
@@ -93,12 +93,12 @@ class TrainState(PicklableNode):
         variables: Mapping[str, PyTree],
         tx: optax.GradientTransformation | None = None,
     ) -> "TrainState":
-        """A state before its first gradient step, from the output of `model_def.init`.
+        """Creates a state from the output of `model_def.init`.
 
         Args:
             model_def: The network.
-            variables: Its collections of variables, parameters among them.
-            tx: Optax optimizer, if the network is to be trained.
+            variables: Collections of variables, including the parameters.
+            tx: Optax optimizer, to train the network.
 
         Returns:
             The state.
@@ -120,18 +120,18 @@ class TrainState(PicklableNode):
         Args:
             *args: Arguments of the network.
             params: Parameters to use instead of the state's own.
-            extra_variables: Further collections of variables to use instead of the state's own.
-            method: Method of the network to call, by name or as a function; `None` calls it.
-            **kwargs: Keyword arguments of the network, and of `flax.linen.Module.apply`: with
-                `mutable=["batch_stats"]` the output comes with the updated collections, which
-                `state.replace(extra_variables=...)` stores.
+            extra_variables: Other collections of variables to use instead of the state's own.
+            method: Method of the network to call, by name or as a function; `None` for `__call__`.
+            **kwargs: Keyword arguments of the network and of `flax.linen.Module.apply`. With
+                `mutable=["batch_stats"]`, the output comes with the updated collections; store them with
+                `state.replace(extra_variables=...)`.
 
         Returns:
-            The network's output. Errors of the network get a note with the shapes of its inputs.
+            The network's output. Errors in the network get a note with its input shapes.
 
         Raises:
             TypeError: An input is a list of numbers.
-            ValueError: The parameters are of other shapes than such inputs need.
+            ValueError: The parameters have the wrong shapes for these inputs.
         """
         params = self.params if params is None else params
         extra_variables = self.extra_variables if extra_variables is None else extra_variables
@@ -153,13 +153,13 @@ class TrainState(PicklableNode):
             raise
 
     def part(self, name: str) -> "TrainState":
-        """The network of a field of the network, without an optimizer.
+        """Extracts a submodule of the network, without an optimizer.
 
         Args:
-            name: Name of the field.
+            name: Name of the network's field that holds it.
 
         Returns:
-            Its state.
+            The state of the submodule.
         """
         extra = {
             kind: of_parts[name]
@@ -178,8 +178,8 @@ class TrainState(PicklableNode):
         """Takes one gradient step.
 
         Args:
-            grads: Gradients, structured as `params`.
-            **extra_args: What optimizers take that need more, such as `value`, the loss, for
+            grads: Gradients, structured like `params`.
+            **extra_args: Further arguments of the optimizer, such as the loss as `value` for
                 `optax.contrib.reduce_on_plateau`.
 
         Returns:
@@ -196,17 +196,17 @@ class TrainState(PicklableNode):
         return self.replace(step=self.step + 1, params=params, opt_state=opt_state)
 
     def observe(self, observations: PyTree) -> "TrainState":
-        """The state whose network has observed more, which changes its running statistics.
+        """Updates the network's running statistics of observations.
 
         Args:
-            observations: What the network observes, with leading axes of samples, or the
-                [`Moments`][jaxagents.ops.Moments] of each array of them.
+            observations: Observations with leading sample axes, or the
+                [`Moments`][jaxagents.ops.Moments] of each array.
 
         Returns:
-            The state, the same if the network has no such statistics.
+            The updated state; the same state if the network has no such statistics.
 
         Raises:
-            TypeError: The network has some, but inside of another that does not reach them.
+            TypeError: The statistics are inside a module that does not forward `observe`.
         """
         if OBSERVED not in self.extra_variables:
             return self
@@ -225,20 +225,20 @@ class TrainState(PicklableNode):
         has_aux: bool = False,
         axis_name: str | None = None,
     ) -> tuple["TrainState", PyTree]:
-        """Takes one gradient step down a loss, which optimizers are told as `value`.
+        """Takes one gradient step on a loss, which is passed to the optimizer as `value`.
 
         Args:
             loss_fn: Maps parameters to the loss, or to the loss and auxiliary outputs.
             has_aux: Whether `loss_fn` returns auxiliary outputs.
-            axis_name: Axis of `jax.vmap` or `jax.shard_map` over which the gradients and the outputs are
-                averaged. The loss at each place covers its own share of the data.
+            axis_name: Axis of `jax.vmap` or `jax.shard_map` over which gradients and outputs are
+                averaged; each index of the axis computes the loss of its own part of the data.
 
         Returns:
-            The state after the step, and the auxiliary outputs; without them, the loss.
+            The state after the step, and the auxiliary outputs or, without them, the loss.
 
         Raises:
-            TypeError: `loss_fn` returns no auxiliary outputs though it should, or the other way round.
-            ValueError: It returns several losses.
+            TypeError: `loss_fn` returns auxiliary outputs but `has_aux` is false, or vice versa.
+            ValueError: `loss_fn` returns several losses.
         """
 
         def checked_loss_fn(params: PyTree) -> PyTree:
@@ -255,10 +255,10 @@ class TrainState(PicklableNode):
 
 
 def _separate(tree: PyTree, axis_name: str) -> PyTree:
-    """The same values, with a copy of their own for each place of a mapped axis.
+    """Makes values vary along a mapped axis, without changing them.
 
-    The gradient of values that all places share is a sum over the places (if `shard_map` checks what
-    varies), so that its mean would be too large by a factor of their number.
+    The gradient of unvarying values is a sum over the axis (if `shard_map` checks what varies), so
+    averaging it would give a result too large by the size of the axis.
     """
     here = jax.lax.axis_index(axis_name) >= 0
     return jax.tree.map(lambda x: jnp.where(here, x, x), tree)
@@ -267,15 +267,15 @@ def _separate(tree: PyTree, axis_name: str) -> PyTree:
 def with_extra_args(
     optimizer: optax.GradientTransformation,
 ) -> optax.GradientTransformationExtraArgs:
-    """An optimizer that takes further arguments, and hands them on if its own update takes any.
+    """Makes an optimizer accept extra arguments, which it gets if its own update takes any.
 
-    optax goes by the type of an optimizer, but `optax.MultiSteps` takes arguments and has another type.
+    optax decides by the type of an optimizer, but `optax.MultiSteps` takes them and has another type.
 
     Args:
         optimizer: The optimizer.
 
     Returns:
-        The optimizer; arguments that it does not take are dropped.
+        The optimizer; arguments that it does not accept are dropped.
     """
     parameters = inspect.signature(optimizer.update).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
@@ -284,10 +284,10 @@ def with_extra_args(
 
 
 def target_of(state: TrainState) -> TrainState:
-    """A target network before its first update: a copy that is not trained.
+    """Creates a target network: a copy without an optimizer.
 
     Args:
-        state: The network in training.
+        state: The online network.
 
     Returns:
         The copy.
@@ -296,20 +296,20 @@ def target_of(state: TrainState) -> TrainState:
 
 
 def target_update(state: TrainState, target: TrainState, tau: float | Array) -> TrainState:
-    r"""Moves a target network towards a network in training.
+    r"""Moves a target network towards the online network.
 
     $$\theta' \leftarrow \tau \theta + (1 - \tau) \theta'$$
 
     Lillicrap et al., 2016, "Continuous control with deep reinforcement learning", algorithm 1.
 
     Args:
-        state: The network in training, $\theta$.
-        target: Its target, $\theta'$.
+        state: The online network, $\theta$.
+        target: The target network, $\theta'$.
         tau: Step size $\tau$; 1 copies the parameters.
 
     Returns:
-        The target with its new parameters, of the types that it had, and with the further variables of
-        the network in training (such as batch statistics).
+        The updated target network, with the dtypes it had, and with the online network's other variables
+        (such as batch statistics).
     """
     moved = optax.incremental_update(state.params, target.params, tau)
     params = jax.tree.map(lambda new, old: new.astype(old.dtype), moved, target.params)
@@ -326,16 +326,16 @@ Info = dict[str, Array]
 
 
 def losses_and_info(output: PyTree) -> tuple[Array, Info]:
-    """Losses and a dict of arrays that describe samples, of anything that a loss hook may return.
+    """Normalises the output of a loss hook.
 
     Args:
-        output: Losses alone; or losses and a dict of arrays; or a loss and a mean KL divergence.
+        output: Losses alone; losses and a dict of arrays; or a loss and a mean KL divergence.
 
     Returns:
-        The losses, and the dict.
+        The losses, and a dict of arrays that describe the samples.
 
     Raises:
-        TypeError: It is something else.
+        TypeError: The output is none of these.
     """
     losses, info = output if isinstance(output, tuple) and len(output) == 2 else (output, {})
     if not isinstance(info, dict):
@@ -356,16 +356,16 @@ def losses_and_info(output: PyTree) -> tuple[Array, Info]:
 
 
 def check_mean_loss(function: str, output: PyTree, *, has_info: bool = True) -> None:
-    """Raises unless a function returns one loss for all samples, which JAX can differentiate.
+    """Raises unless a function returned a single loss, which JAX can differentiate.
 
     Args:
-        function: Its name.
-        output: What it returns.
-        has_info: Whether it is to return what describes the loss as well.
+        function: Name of the function.
+        output: Its output.
+        has_info: Whether it must also return a dict of metrics.
 
     Raises:
-        TypeError: It does not return both, or more than the loss though it should not.
-        ValueError: It returns several losses.
+        TypeError: The dict is missing, or there is more than the loss without `has_info`.
+        ValueError: There are several losses.
     """
     is_tuple = isinstance(output, tuple)
     if is_tuple != has_info or (is_tuple and len(output) != 2):
@@ -390,17 +390,17 @@ def check_shape(
     *,
     may_be_one: bool = True,
 ) -> None:
-    """Raises unless losses are of samples, or a single number.
+    """Raises unless there is one loss per sample, or a single one.
 
     Args:
-        hook: Name of the hook that gives them.
-        shape: Their shape.
-        n_samples: Number of samples of a minibatch.
+        hook: Name of the hook that returned the losses.
+        shape: Shape of the losses.
+        n_samples: Number of samples in a minibatch.
         actors_shape: `()` for one actor, `(n_actors,)` for several.
-        may_be_one: Whether they may be a single number.
+        may_be_one: Whether a single number is allowed.
 
     Raises:
-        ValueError: The shape is another, as of arrays that were broadcast against each other.
+        ValueError: The shape differs, for instance because arrays were broadcast by mistake.
     """
     expected = (n_samples, *actors_shape)
     if shape in ((n_samples,), expected) or (may_be_one and shape == ()):
