@@ -121,8 +121,8 @@ class JSONLLogger(ClosingLogger):
 
         Raises:
             TypeError: A metric is not a number.
-            ValueError: A metric has the name of the step's number.
-            OSError: The line cannot be written; nothing of it stays. Symbolic links are not followed.
+            ValueError: A metric has the same name as the step.
+            OSError: The line cannot be written; no part of it is kept. Symbolic links are not followed.
         """
         if self._step_name in metrics:
             raise ValueError(

@@ -126,7 +126,7 @@ def takes_info(hook: Callable[..., object]) -> bool:
 
 
 class SealedAtTheEnd(abc.ABCMeta):
-    """Metaclass that calls `_seal` once all constructors, also of subclasses, have run."""
+    """Metaclass that calls `_seal` once the constructors of all subclasses have run."""
 
     # A return type would hide the class from type checkers.
     def __call__(cls, *args: Any, **kwargs: Any):

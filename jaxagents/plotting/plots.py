@@ -70,7 +70,7 @@ def plot_learning_curve(
         metrics: Metrics that `train` returned; the same for seeds
             trained under `jax.vmap`, with a first axis of seeds; the result of `sweep`; the folder of a
             run or a sweep, which has only means over episodes; or a list of runs.
-        path: File to save the picture to. Only the first process writes it.
+        path: File to save the plot to. Only the first process writes it.
         metric: Name of a metric, which each run has in the shape `(points,)`, `(points, episodes)` or
             `(points, episodes, n_actors)`.
         steps_per_update: Environment steps per update (`batch_size * rollout_length`). Without it, the x
@@ -87,7 +87,7 @@ def plot_learning_curve(
 
     Raises:
         KeyError: There is no such metric.
-        TypeError: `metrics` is of another type, or `steps_per_update` is not an integer.
+        TypeError: `metrics` has the wrong type, or `steps_per_update` is not an integer.
         ValueError: The metrics have no points or no step counter, `steps_per_update` is not positive, or
             runs have no evaluation points in common or different numbers of actors.
         FileNotFoundError: A folder holds no metrics.
@@ -164,7 +164,7 @@ def plot_losses(
     Args:
         metrics: Metrics, in any form that
             [`plot_learning_curve`][jaxagents.plotting.plot_learning_curve] takes.
-        path: File to save the picture to. Only the first process writes it.
+        path: File to save the plot to. Only the first process writes it.
         names: Names of the metrics, or one name; by default all metrics of updates.
         steps_per_update: Environment steps per update, for an x axis in environment steps.
         title: Title of the figure.
@@ -174,7 +174,7 @@ def plot_losses(
 
     Raises:
         KeyError: There is no such metric.
-        TypeError: `metrics` is of another type, or `steps_per_update` is not an integer.
+        TypeError: `metrics` has the wrong type, or `steps_per_update` is not an integer.
         ValueError: There are no metrics of updates, or `steps_per_update` is not positive.
         FileNotFoundError: A folder holds no metrics.
         ImportError: matplotlib is not installed.
@@ -256,7 +256,7 @@ def plot_sweep(
 
     Args:
         result: The result of `sweep`, its metrics, or its folder.
-        path: File to save the picture to. Only the first process writes it.
+        path: File to save the plot to. Only the first process writes it.
         metric: Name of the metric.
         title: Title.
         ax: Axes to draw on; by default new ones with room for all sets.
@@ -266,7 +266,7 @@ def plot_sweep(
 
     Raises:
         KeyError: There is no such metric: `returns` needs evaluation during training.
-        TypeError: `result` is of another type.
+        TypeError: `result` has the wrong type.
         FileNotFoundError: The folder holds no metrics.
         ImportError: matplotlib is not installed.
     """

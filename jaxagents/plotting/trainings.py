@@ -106,7 +106,7 @@ def read_trainings(source: Source) -> Trainings:
 
     Raises:
         FileNotFoundError: A folder holds no metrics.
-        TypeError: The source is of another type.
+        TypeError: The source has the wrong type.
         ValueError: The metrics have no points or no step counter, or runs have no points in common or
             different numbers of actors.
     """
