@@ -692,8 +692,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         if isinstance(obs, list) or not is_on_host(obs):
             return self.policy(acting, obs)
         if isinstance(env, HostEnvironment):
-            action = self._greedy_action(acting, env.seen(obs, self._observation))
-            return action if is_tracing(action) else env.taken(obs, action)
+            action = self._greedy_action(acting, env.to_agent(obs, self._observation))
+            return action if is_tracing(action) else env.from_agent(obs, action)
         action = to_host(self._greedy_action(acting, obs))
         space = self.episodes.action_space
         return action if space is None or is_tracing(action) else fitting_actions(space, action)

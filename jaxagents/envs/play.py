@@ -47,7 +47,7 @@ NAMES_OF_METRICS = (
     *("update_step", "set", "seed", "env_steps", "seconds", "steps_per_second"),
     *EpisodeOutcomes._fields,
 )
-"""Names of the other metrics of an evaluation, including what loggers are given besides."""
+"""Names of the other metrics of an evaluation, including those that loggers add."""
 
 
 def random_action(episodes: Episodes, key: Key[Array, ""], obs: PyTree = None) -> PyTree:

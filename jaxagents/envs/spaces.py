@@ -101,7 +101,7 @@ def _in_tuples(numbers: Any) -> Any:
 
 
 def is_space(x: object) -> bool:
-    """Whether something is a space, rather than an array or a number."""
+    """Whether an object is a space rather than an array or a number."""
     return any(hasattr(x, name) for name in ("n", "low", "nvec", "spaces"))
 
 

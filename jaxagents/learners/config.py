@@ -170,20 +170,20 @@ class Example(struct.PyTreeNode):
         learner: str,
         takes_discrete: bool,
     ) -> "Example":
-        """An example of arrays, or with zeros in place of spaces.
+        """Creates an example from arrays or spaces; spaces become zeros.
 
         Args:
             observations: One observation, a batch of them, or their space.
-            actions: One action, as many as there are observations, or their space.
-            n_actions: Number of discrete actions; by default the number in the space.
+            actions: One action, one per observation, or their space.
+            n_actions: Number of discrete actions; by default taken from the space.
             learner: Name of the learner, for messages.
-            takes_discrete: Whether it takes discrete actions.
+            takes_discrete: Whether the learner takes discrete actions.
 
         Returns:
             The example.
 
         Raises:
-            ValueError: The learner does not act in the space.
+            ValueError: The learner cannot act in the action space.
         """
         if is_space(actions):
             space: Any = actions
@@ -228,7 +228,7 @@ class Example(struct.PyTreeNode):
 
 
 def _zeros(tree: PyTree) -> PyTree:
-    """Arrays, with zeros in place of spaces."""
+    """Replaces spaces in a pytree by zeros."""
 
     def zeros(x: Any) -> PyTree:
         return map_spaces(lambda part: np.zeros(part.shape, part.dtype), x) if is_space(x) else x

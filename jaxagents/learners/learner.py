@@ -128,7 +128,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
         Args:
             seed: A 32-bit integer (64-bit with `jax_enable_x64`), or a random key.
             observations: An example observation, a batch of them, or their space.
-            actions: An example action, a batch of them, or their space; a box from -1 to 1.
+            actions: An example action, a batch of them, or their space (from -1 to 1 if continuous).
             **kwargs: Fields of the learner's configuration and hyperparameters; for an example of
                 discrete actions also their number `n_actions`.
 

@@ -152,7 +152,7 @@ def noting_inputs(network: nn.Module, inputs: Sequence[PyTree]) -> Iterator[None
         inputs: Its inputs.
 
     Raises:
-        TypeError: The network, or a module in it, has an `if` on an array, or the like.
+        TypeError: The network, or a module in it, uses an array in an `if` or similar.
     """
     try:
         with written_in_jax(f"The network {name_of_network(network)}"):

@@ -135,10 +135,10 @@ class PettingZoo(HostEnvironment, Native):
         """Zeros shaped like the result of `state()`; `None` if there is none."""
         return jax.tree.map(jnp.asarray, self._actors.state)
 
-    def seen(self, obs: PyTree, like: PyTree) -> PyTree:
-        """An observation as agents are handed it, also of a dict by agent; see `HostEnvironment`."""
+    def to_agent(self, obs: PyTree, like: PyTree) -> PyTree:
+        """Converts an observation for agents, even a dict by agent; see `HostEnvironment`."""
         if not self._is_by_agent(obs):
-            return super().seen(obs, like)
+            return super().to_agent(obs, like)
         if self._actors.masks_in_infos:
             raise ValueError(
                 f"{self.name} gives its masks of actions in infos, which policy(observations) does not "
@@ -148,9 +148,9 @@ class PettingZoo(HostEnvironment, Native):
         state = self._actors.state if CRITIC_STATE in like else None
         return self._actors.observation(obs, {}, playing, state)
 
-    def taken(self, obs: PyTree, action: PyTree) -> PyTree:
-        """Actions of all agents, by agent if the observation is; see `HostEnvironment`."""
-        rows = super().taken(obs, action)
+    def from_agent(self, obs: PyTree, action: PyTree) -> PyTree:
+        """Converts actions of all agents, to a dict if the observation is one; see `HostEnvironment`."""
+        rows = super().from_agent(obs, action)
         return self._actors.actions(rows, [*obs]) if self._is_by_agent(obs) else rows
 
     def _is_by_agent(self, obs: PyTree) -> bool:

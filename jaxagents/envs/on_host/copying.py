@@ -77,7 +77,7 @@ def _set_attributes(x: Any, attributes: dict[str, Any]) -> None:
 
 
 def copier_of(env: Any, from_specification: MakeCopy | None = None) -> Copier:
-    """Finds the way of copying an environment whose copies differ least from it.
+    """Finds the way of copying an environment that gives the most similar copies.
 
     A copy can come from the specification, from constructor arguments, or from the attributes: the first
     that is equal in every comparable attribute wins. If none is, both are reset with the same seed and

@@ -170,26 +170,26 @@ class HostEnvironment(Environment):
     def _more_copies(self, purpose: str, n_envs: int, terms: Terms) -> Copies:
         """Makes copies; see `playing`."""
 
-    def seen(self, obs: PyTree, like: PyTree) -> PyTree:
-        """An observation as agents are handed it.
+    def to_agent(self, obs: PyTree, like: PyTree) -> PyTree:
+        """Converts an observation of the user's environment for agents.
 
         Args:
-            obs: What `reset` or `step` of what was given returned.
-            like: Shapes and types of an observation, as agents are handed it.
+            obs: Observation returned by its `reset` or `step`.
+            like: Shapes and dtypes of an observation, as agents see it.
 
         Returns:
-            The observation; as it is, if it is structured otherwise.
+            The observation; unchanged if its structure differs.
         """
         if jax.tree.structure(obs) != jax.tree.structure(like):
             return obs
         return jax.tree.map(lambda like, x: np.asarray(x, like.dtype), like, obs)
 
-    def taken(self, obs: PyTree, action: PyTree) -> PyTree:
-        """An action as `step` of what was given takes it.
+    def from_agent(self, obs: PyTree, action: PyTree) -> PyTree:
+        """Converts an action for `step` of the user's environment.
 
         Args:
-            obs: The observation that it follows, as given to `seen`.
-            action: The action, as agents give it.
+            obs: The observation acted on, as passed to `to_agent`.
+            action: The action, as agents choose it.
 
         Returns:
             The action.

@@ -118,7 +118,7 @@ def _matrix_convolve(x: Array, kernel: Array, stride: int, padding: int) -> Arra
 
 
 def _paired_convolve(x: Array, kernel: Array, padding: int) -> Array:
-    """The convolution of pairs of columns, whose channels make better use of SIMD registers."""
+    """Convolves columns in pairs, whose channels make better use of SIMD registers."""
     size, _, channels, features = kernel.shape
     x = jnp.pad(x, [(0, 0), (0, 0), (padding, padding), (0, 0)])
     batch, height, width, _ = x.shape

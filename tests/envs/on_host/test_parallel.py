@@ -167,16 +167,16 @@ BOTH = np.ones(2, bool)
 def test_policies_are_given_observations_by_agent_unless_masks_come_in_infos():
     env, like = PettingZoo(Relay), Actors(Relay(), "relay").example()[0]
     env_by_agent, _ = Relay().reset(seed=0)
-    seen = env.seen({"far": env_by_agent["far"]}, like)
+    seen = env.to_agent({"far": env_by_agent["far"]}, like)
     np.testing.assert_array_equal(seen["actor_mask"], [False, True])
     np.testing.assert_array_equal(seen["observation"][1], env_by_agent["far"])
-    assert env.taken({"far": 0}, np.int32([1, 2])) == {"far": 2}
-    np.testing.assert_array_equal(env.taken(seen, np.int32([1, 2])), [1, 2])
-    with_state = env.seen(env_by_agent, {**like, "critic_state": np.zeros(3)})
+    assert env.from_agent({"far": 0}, np.int32([1, 2])) == {"far": 2}
+    np.testing.assert_array_equal(env.from_agent(seen, np.int32([1, 2])), [1, 2])
+    with_state = env.to_agent(env_by_agent, {**like, "critic_state": np.zeros(3)})
     np.testing.assert_array_equal(with_state["critic_state"], np.zeros(3))
     masked = PettingZoo(Still([NUMBERS] * 2, TWO, [{"action_mask": np.int8([0, 1])}] * 2))
     with pytest.raises(ValueError, match=r"masks of actions in infos, which policy\(obs"):
-        masked.seen(masked.env.reset()[0], like)
+        masked.to_agent(masked.env.reset()[0], like)
 
 
 def test_masks_are_those_of_infos_or_of_observations():
