@@ -1,5 +1,6 @@
 """The documentation site: nothing fetched from elsewhere, and code that fits on a page."""
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 import yaml
 
 from jaxagents.catalogue import CATALOGUE, Entry
+from jaxagents.engine.behaviour import Behaviour
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -64,6 +66,48 @@ def test_every_agent_is_where_newcomers_look(entry: Entry):
     assert f"::: jaxagents.{entry.module}.{entry.agent}\n" in reference
     which = (DOCS / "guide" / "which_agent.md").read_text(encoding="utf-8")
     assert re.search(rf"{page}|\b{entry.agent}\b", which)
+
+
+AGENTS = sorted({f"agents/{entry.module}.md" for entry in CATALOGUE.values()})
+SECTIONS = [
+    "Example",
+    "Learning curve",
+    "Support",
+    "Algorithm",
+    "Configuration",
+    "Hyperparameters",
+]
+
+
+@pytest.mark.parametrize("page", AGENTS)
+def test_pages_of_agents_have_the_same_sections_in_the_same_order(page: str):
+    text = (DOCS / page).read_text(encoding="utf-8")
+    found = re.findall("^## (.+)$", text, re.MULTILINE)
+    assert found[: len(SECTIONS)] == SECTIONS
+    assert found[-1] == "Reference"
+    assert "**When to use it.**" in text.partition("## Example")[0]
+
+
+@pytest.mark.parametrize("entry", CATALOGUE.values(), ids=lambda entry: entry.agent)
+def test_pages_of_agents_say_what_the_agents_support(entry: Entry):
+    lines = (DOCS / f"agents/{entry.module}.md").read_text(encoding="utf-8").splitlines()
+    head = "| discrete | continuous | multi-agent | memory | masks | host | offline |"
+    cells = lines[lines.index(head) + 2].strip("| ").split(" | ")
+    said = dict(zip(head.strip("| ").split(" | "), cells, strict=True))
+    agent, config, _ = entry.types()
+    is_discrete = "discrete" in entry.actions
+    plays_on_host = agent.host_collection is not Behaviour.host_collection
+    supported = {
+        "discrete": is_discrete,
+        "continuous": "continuous" in entry.actions,
+        "multi-agent": agent._is_of_actors,
+        "memory": "memory" in {field.name for field in dataclasses.fields(config)},
+        "masks": is_discrete,  # only discrete actions have masks
+        "host": plays_on_host or entry.learns_from_data,  # evaluated, if not trained
+        "offline": entry.learns_from_data,
+    }
+    assert {name: "yes" in cell for name, cell in said.items()} == supported
+    assert all(re.fullmatch(r"no|yes|\[yes\]\(\S+\)", cell) for cell in said.values())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
