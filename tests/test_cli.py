@@ -20,6 +20,7 @@ import optax
 import pytest
 from filelock import FileLock, Timeout
 from option_table import text_of_table
+from pendulum import check_that_torques_are_read
 
 from jaxagents import REINFORCE, load_policy
 from jaxagents.catalogue import CATALOGUE, PRESETS
@@ -29,9 +30,15 @@ from jaxagents.cli.options import FILE, Eval, Plot, chosen_config, chosen_sets, 
 from jaxagents.cli.parsing import parse
 from jaxagents.cli.reports import report_start
 from jaxagents.cli.runs import Run
-from jaxagents.data import Dataset
+from jaxagents.data import Dataset, ReplayBuffer
 from jaxagents.engine.observers import NotFiniteError
 from jaxagents.engine.run import Replay
+from jaxagents.host import (
+    concatenate_trajectories,
+    evaluate_with_trajectories,
+    example_transition,
+    rescale_actions,
+)
 from jaxagents.learners.optimizer import annealed_adam
 
 CARTPOLE = ["reinforce", "CartPole-v1", "--preset=none"]  # whose programs are the smallest
@@ -577,10 +584,33 @@ def test_makes_agents_that_learn_from_data(tmp_path):
     ):
         held = made(file, said, "more").data.arrays["actions"][0]
         np.testing.assert_array_equal(held, scale * actions)
-    with pytest.warns(UserWarning, match=r"action_space is \(-2, 2\): .* --dataset-actions on the"):
+    with pytest.raises(
+        MistakeError, match=r"environment if .* \(-2, 2\), or --dataset-actions resc"
+    ):
         made(path, None)
+    Dataset({**arrays, "actions": 2 * actions}).save(tmp_path / "torques.npz")
+    held = made(tmp_path / "torques.npz", None).data.arrays["actions"][0]
+    np.testing.assert_array_equal(held, actions)
     with pytest.raises(MistakeError, match=r"in the box \(-1, 1\), not \(-2, 2\)"):
         made(tmp_path / "rescaled.npz", "environment")
+
+
+@pytest.mark.filterwarnings("error:The dataset does not say which units")
+def test_files_are_read_in_the_units_that_they_were_written_in(tmp_path):
+    env = gymnasium.make("Pendulum-v1")
+    for name, played in (("torques", env), ("rescaled", rescale_actions(env))):
+        sample = played.action_space.sample
+        _, trajectories = evaluate_with_trajectories(lambda _, sample=sample: sample(), played, 1)
+        buffer = ReplayBuffer.create(example_transition(played), size=200)
+        buffer.add_transitions(trajectories[0])
+        both = concatenate_trajectories(trajectories), buffer.to_dataset()
+        for i, dataset in enumerate(both):
+            dataset.save(tmp_path / f"{name}-{i}.npz")
+            check_that_torques_are_read(tmp_path / f"{name}-{i}.npz", tmp_path / f"{name}-{i}")
+        plain = tmp_path / f"{name}.npz"
+        np.savez(plain, **both[0])
+        said = {"torques": "environment"}.get(name, name)
+        check_that_torques_are_read(plain, tmp_path / name, dataset_actions=said)
 
 
 def test_folders_of_runs(tmp_path, monkeypatch, capsys):

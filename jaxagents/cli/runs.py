@@ -144,14 +144,22 @@ class Run:
             return agent(env, None, config, **data)
 
     def _load_dataset(self, env: Any) -> Any:
-        from jaxagents.data import Dataset
+        from jaxagents.data import Dataset, units
         from jaxagents.envs import as_environment
 
         assert self.dataset is not None
-        space: Any = (-1.0, 1.0) if self.dataset_actions == "rescaled" else None
-        if self.dataset_actions == "environment":
-            space = as_environment(env).action_space
-        return Dataset.load(self.dataset, action_space=space)
+        own = as_environment(env).action_space
+        spaces = {None: None, "environment": own, "rescaled": (-1.0, 1.0)}
+        dataset = Dataset.load(self.dataset, action_space=spaces[self.dataset_actions])
+        box, actions = units.box_of(own), dataset.get("actions")
+        is_known = self.dataset_actions is not None or dataset.action_space is not None
+        if not is_known and hasattr(actions, "dtype") and units.may_be_rescaled(actions, box):
+            raise MistakeError(
+                f"{self.dataset} does not say which units its actions are in. Give --dataset-actions "
+                f"environment if they are in the environment's own, {units.words(box)}, or "
+                "--dataset-actions rescaled if they are rescaled to (-1, 1)."
+            )
+        return dataset
 
     def make_hyperparams(self) -> Any:
         """Makes the hyperparameters; in a sweep, those that vary are arrays.

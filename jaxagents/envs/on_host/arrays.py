@@ -80,8 +80,8 @@ def example_observation(space: spaces.Space) -> PyTree:
         return {name: example_observation(part) for name, part in space.spaces.items()}
     if space.shape is None or space.dtype is None:
         raise ValueError(
-            f"Observations must be arrays, or dicts of them, got {space}: change them with "
-            "gymnasium.wrappers.TransformObservation."
+            f"Observations must be arrays, or dicts of them, got {space}: flatten them with "
+            "gymnasium.wrappers.FlattenObservation, or change them with TransformObservation."
         )
     return as_observation(np.zeros(space.shape, space.dtype))
 
