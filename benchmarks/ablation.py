@@ -123,7 +123,27 @@ def page(file: Path) -> str:
         dates = sorted({result["date"] for found in gains.values() for result in found.values()})
         measured = f"Measured {' and '.join(dates)}."
         sections.append(f"## jax {jax_version}\n\n{measured}\n\n{reports.table(head, rows)}")
-    return "\n\n".join(sections)
+    return with_largest("\n\n".join(sections), by_version[newest_first[0]], file)
+
+
+def with_largest(text: str, gains: dict[str, dict[str, Result]], file: Path) -> str:
+    """The page, which opens with the largest gain of each part."""
+    largest = []
+    for part, found in gains.items():
+        work = max(found, key=lambda name: found[name]["gain"])
+        if part != AGAIN:
+            largest.append((found[work]["gain"], PARTS[part], WORKS[work].title))
+    if not largest:
+        return text
+    largest.sort(reverse=True)
+    numbers = [(f"{x:.3g}\N{MULTIPLICATION SIGN}", f"{part} ({work})") for x, part, work in largest]
+    bars = [
+        (part, f"{x:.3g}\N{MULTIPLICATION SIGN} {work}", x, (x, x)) for x, part, work in largest
+    ]
+    picture = file.with_suffix(".svg")
+    about = "The training in which each gains most"
+    reports.draw_bars(picture, about, bars)
+    return reports.opened(text, numbers[:5], picture.name, about)
 
 
 def gain(result: Result | None) -> str:

@@ -67,14 +67,14 @@ def run(part: str, env: str, library: str, seed: int, args: argparse.Namespace) 
 
 def report(kept: dict[str, Any], folder: Path) -> str:
     """The page, whose pictures are drawn beside it."""
-    speed_rows, sections = [], []
+    speed_rows, sections, numbers, pictures = [], [], [], []
     for env in TRAININGS:
         speeds = _by_library(kept.get(f"{SPEED}-{env}", {}))
         pair = [results[0] for results in speeds.values()]
         for library, results in speeds.items():
             quantities = ("steps_per_second", ",.0f"), ("first_seconds", ".0f")
-            numbers = (reports.median(results, *quantity) for quantity in quantities)
-            speed_rows.append([env, reports.label(results, library), *numbers])
+            medians = (reports.median(results, *quantity) for quantity in quantities)
+            speed_rows.append([env, reports.label(results, library), *medians])
         if len(pair) == 2:
             ratios = [
                 reports.ratio([tuple(pair)], "steps_per_second"),
@@ -83,13 +83,24 @@ def report(kept: dict[str, Any], folder: Path) -> str:
             speed_rows.append([env, "ratio", *ratios])
         learned = _by_library(kept.get(f"{LEARNING}-{env}", {}))
         if learned:
-            sections += learning(env, learned, folder)
+            section = learning(env, learned, folder)
+            sections += section
+            pictures += [f"![Learning curves in {env}](brax_{env}.png)"] if section else []
+            numbers += [
+                (
+                    f"{np.mean([found['returns'][-1] for found in measured]):,.0f}",
+                    f"{library}, {env}",
+                )
+                for library, results in learned.items()
+                if (measured := [found for found in results if "returns" in found])
+            ]
     columns = _by_library(
         {f"{name} {i}": run for i, runs in enumerate(kept.values()) for name, run in runs.items()}
     )
     head = ["Environment", "Library", "Steps a second", "First updates (s)"]
     parts = [
         "# PPO in brax",
+        *([reports.in_large(numbers), *pictures] if numbers else []),
         f"By `python benchmarks/brax_ppo.py --output docs/benchmarks`, {reports.machine()}.",
         INTRODUCTION,
         *(["## Speed", reports.table(head, speed_rows), ABOUT_SPEED] if speed_rows else []),
@@ -102,7 +113,7 @@ def report(kept: dict[str, Any], folder: Path) -> str:
 
 
 def learning(env: str, learned: dict[str, list[peers.Result]], folder: Path) -> list[str]:
-    """The part of the page about an environment."""
+    """The part of the page about an environment, whose picture is drawn."""
     curves, rows = {}, []
     for library, results in learned.items():
         returns = np.array(list(reports.measured(results, "returns")))
@@ -122,10 +133,9 @@ def learning(env: str, learned: dict[str, list[peers.Result]], folder: Path) -> 
         half, whole = f"After {steps[middle]:,} steps", f"After {steps[-1]:,}"
     if not rows:
         return []
-    picture = f"brax_{env}.png"
-    reports.draw(folder / picture, f"{env}, {BACKEND}", curves)
+    reports.draw(folder / f"brax_{env}.png", f"{env}, {BACKEND}", curves)
     head = ["Library", half, whole, "Of each seed"]
-    return [f"## {env}", reports.table(head, rows), f"![Learning curves]({picture})"]
+    return [f"## {env}", reports.table(head, rows)]
 
 
 def _by_library(found: dict[str, peers.Result]) -> dict[str, list[peers.Result]]:

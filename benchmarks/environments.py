@@ -82,7 +82,8 @@ def main() -> None:
         for name, row in of_suite.items()
     }
     rows = [results[name] for name in ENVIRONMENTS if name in results]
-    reports.write(report(rows, args), args.output / "environments.md")
+    picture = args.output / "environments.svg"
+    reports.write(with_speeds(report(rows, args), rows, picture), args.output / "environments.md")
     if any(FAILS in row for row in rows):
         raise SystemExit("Something failed: see the errors above.")
 
@@ -114,6 +115,26 @@ def report(rows: list[list[str]], args: argparse.Namespace) -> str:
         f"With {reports.versions('jaxagents', 'jax')}.",
     ]
     return "\n\n".join(parts)
+
+
+def with_speeds(page: str, rows: list[list[str]], picture: Path) -> str:
+    """The page, which opens with the speed of PPO in each environment."""
+    speeds = [
+        (float(row[-1].replace(",", "")), row[0].replace("`", "")) for row in rows if trains(row)
+    ]
+    if not speeds:
+        return page
+    speeds.sort(reverse=True)
+    numbers = [(f"{speed:,.0f}", f"steps a CPU second: {name}") for speed, name in speeds[:5]]
+    bars = [(name, f"{speed:,.0f}", speed, (speed, speed)) for speed, name in speeds]
+    about = "Steps a CPU second while PPO trains (logarithmic)"
+    reports.draw_bars(picture, about, bars)
+    return reports.opened(page, numbers, picture.name, about)
+
+
+def trains(row: list[str]) -> bool:
+    """Whether a row ends with a speed."""
+    return row[-1].replace(",", "").isdigit()
 
 
 def found(name: str, options: dict[str, object], args: argparse.Namespace) -> list[str]:

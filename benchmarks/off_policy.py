@@ -16,11 +16,20 @@ import gymnax
 import jax
 import numpy as np
 import reports
+from matplotlib import pyplot as plt
 from off_policy_tasks import TASKS, Task
 
 from jaxagents.presets import preset
 
 DATA_STEPS = 10_000
+HIGHLIGHTS = {
+    "cartpole": "DQN",
+    "pendulum": "SAC",
+    "mountain_car_continuous": "TD3",
+    "breakout": "Rainbow",
+    "pendulum_offline": "IQL",
+}
+"""The agents whose mean returns the page opens with, by the names of the tasks."""
 
 
 def main() -> None:
@@ -44,7 +53,13 @@ def main() -> None:
         x_label = "environment steps" if TASKS[name].data is None else "updates"
         picture = args.output / f"off_policy_{name}.png"
         reports.draw(picture, TASKS[name].env, curves, x_label=x_label)
-    reports.write(report(learned), args.output / "off_policy.md")
+    page = report(learned)
+    numbers = highlights(learned)
+    if numbers:
+        draw_returns(args.output / "off_policy.svg", learned)
+        about = "The return of each seed at the end of its run"
+        page = reports.opened(page, numbers, "off_policy.svg", about)
+    reports.write(page, args.output / "off_policy.md")
 
 
 def parse_args() -> argparse.Namespace:
@@ -109,6 +124,41 @@ def report(results: dict[str, Any]) -> str:
     return "\n".join(lines).rstrip()
 
 
+def highlights(results: dict[str, Any]) -> list[tuple[str, str]]:
+    """Some mean returns, each with what earned it."""
+    return [
+        (f"{np.mean(results[name][label]['returns']):.3g}", f"{label}, {heading(TASKS[name])}")
+        for name, label in HIGHLIGHTS.items()
+        if label in results.get(name, {})
+    ]
+
+
+def heading(task: Task) -> str:
+    """The heading of a task."""
+    return f"{task.env}{', from data' * (task.data is not None)}"
+
+
+def draw_returns(path: Path, results: dict[str, Any]) -> None:
+    """Draws a panel for each environment: the mean of each agent, and a dot for each seed."""
+    names = [name for name in TASKS if name in results]
+    with plt.style.context(reports.STYLE):
+        rows = -(-len(names) // 2)
+        figure, panels = plt.subplots(rows, 2, figsize=(6.4, 2.1 * rows), squeeze=False)
+        for axes in panels.flat[len(names) :]:
+            axes.axis("off")
+        for axes, name in zip(panels.flat, names, strict=False):
+            for row, returns in enumerate(found["returns"] for found in results[name].values()):
+                axes.plot(returns, [row] * len(returns), "C0o", alpha=0.4)
+                axes.plot(np.mean(returns), row, "k|", ms=14)
+            axes.set_title(heading(TASKS[name]), fontsize="medium")
+            axes.set(ylim=(len(results[name]) - 0.5, -0.5))
+            axes.set_yticks(range(len(results[name])), results[name])
+            axes.locator_params(axis="x", nbins=3)
+            axes.grid(alpha=0.3)
+        figure.savefig(path, metadata={"Date": None})
+        plt.close(figure)
+
+
 def section(name: str, task: Task, results: dict[str, Any]) -> list[str]:
     """The lines about an environment."""
     rows = []
@@ -124,7 +174,7 @@ def section(name: str, task: Task, results: dict[str, Any]) -> list[str]:
     missing = [label for label in task.agents if label not in results]
     picture = f"![Learning curves](off_policy_{name}.png)"
     parts = [
-        f"## {task.env}{', from data' * (task.data is not None)}",
+        f"## {heading(task)}",
         task.meaning,
         *([reports.table(head, rows), picture] if rows else []),
         *([f"Not measured yet: {', '.join(missing)}."] if missing else []),

@@ -62,7 +62,7 @@ def write(file: Path, titles: dict[str, str], libraries: Iterable[str]) -> Path:
     lines += ["## Versions", reports.version_table(columns(kept, versions))]
     lines += reports.failures({"A run": everything})
     page = file.with_suffix(".md")
-    page.write_text("\n\n".join(lines) + "\n")
+    page.write_text(reports.with_ratios("\n\n".join(lines), page) + "\n")
     return page
 
 

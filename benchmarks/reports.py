@@ -6,13 +6,15 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import pyplot as plt
+from matplotlib.ticker import EngFormatter
 from peers import Result, Round
 
 # Where and when.
@@ -140,11 +142,11 @@ def failures(columns: dict[str, list[Result]]) -> list[str]:
 
 
 def write(page: str, path: Path | None) -> None:
-    """Prints a page, and writes it to a file if one is given."""
+    """Prints a page, and writes it to a file if one is given, with an opening if it has speeds."""
     print(page)
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{_BEHIND_GUIDES}{page}\n")
+        path.write_text(f"{_BEHIND_GUIDES}{with_ratios(page, path)}\n")
 
 
 _BEHIND_GUIDES = """---
@@ -156,7 +158,123 @@ search:
 """Puts a page behind the guides among what a search of the documentation finds."""
 
 
+# Openings: a chart, and a few numbers.
+
+
+class Ratio(NamedTuple):
+    """How many times as fast as another library we are.
+
+    Attributes:
+        title: What was timed.
+        peer: The other library.
+        median: Of the ratios.
+        low: The lowest.
+        high: The highest.
+    """
+
+    title: str
+    peer: str
+    median: float
+    low: float
+    high: float
+
+
+_SPEEDS = {"Ours / theirs", "Steps a second", "Environment steps a second", "Updates a second"}
+_RATIO = re.compile(r"\*\*([\d.]+)\*\*(?: \(([\d.]+) to ([\d.]+)\))?")
+
+
+def speed_ratios(page: str) -> list[Ratio]:
+    """The ratios of speeds in the tables of a page; where one comes again, the first."""
+    found: dict[tuple[str, str], Ratio] = {}
+    head: list[str] = []
+    above: list[str] = []
+    for line in page.splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        head = head or cells if cells else []
+        for name, cell in zip(head, cells, strict=False):
+            numbers = _RATIO.fullmatch(cell)
+            if numbers and name in _SPEEDS:
+                peer = (above if cells[1] == "ratio" else cells)[1].partition(" ")[0]
+                median, low, high = (float(x or numbers[1]) for x in numbers.groups())
+                title = f"{head[0]}: {cells[0]}" if cells[0].isdigit() else cells[0]
+                found.setdefault((title, peer), Ratio(title, peer, median, low, high))
+        above = cells
+    return list(found.values())
+
+
+def with_ratios(page: str, path: Path) -> str:
+    """A page that opens with its ratios of speeds, if it has any."""
+    ratios = speed_ratios(page)
+    if not ratios:
+        return page
+    draw_ratios(path.with_suffix(".svg"), ratios)
+    numbers = [(times(x), f"as fast as {x.peer}: {x.title}") for x in ratios[:5]]
+    return opened(page, numbers, path.with_suffix(".svg").name, TIMES_AS_FAST)
+
+
+def times(ratio: Ratio) -> str:
+    """How many times as fast we are."""
+    return f"{ratio.median:.3g}\N{MULTIPLICATION SIGN}"
+
+
+def opened(page: str, numbers: Iterable[tuple[str, str]], picture: str, about: str) -> str:
+    """A page that opens with numbers, each with its meaning, and a picture."""
+    title, _, rest = page.partition("\n\n")
+    return f"{title}\n\n{in_large(numbers)}\n\n![{about}]({picture})\n\n{rest}"
+
+
+def in_large(numbers: Iterable[tuple[str, str]]) -> str:
+    """Numbers with their meanings, which the site shows large."""
+    lines = "\n".join(f"- **{number}** {meaning}" for number, meaning in numbers)
+    return f'<div class="numbers" markdown>\n\n{lines}\n\n</div>'
+
+
 # Pictures.
+
+STYLE = Path(__file__).parents[1] / "docs" / "figures.mplstyle"
+TIMES_AS_FAST = "Times as fast as other libraries (logarithmic)"
+
+
+def draw_ratios(path: Path, ratios: list[Ratio]) -> None:
+    """Draws bars of ratios, of another colour for each library, with their ranges."""
+    bars = [(x.title, f"{times(x)} {x.peer}", x.median, (x.low, x.high)) for x in ratios]
+    peers = list(dict.fromkeys(x.peer for x in ratios))
+    draw_bars(path, TIMES_AS_FAST, bars, [f"C{peers.index(x.peer)}" for x in ratios])
+
+
+def draw_bars(
+    path: Path,
+    title: str,
+    bars: list[tuple[str, str, float, tuple[float, float]]],
+    colours: list[str] | None = None,
+) -> None:
+    """Draws bars over a logarithmic axis that starts at 1, each under its title.
+
+    Args:
+        path: File to write.
+        title: What is above them.
+        bars: Title, label, number and range of each.
+        colours: Their colours.
+    """
+    with plt.style.context(STYLE):
+        figure, axes = plt.subplots(figsize=(6.4, 0.7 + 0.5 * len(bars)))
+        for row, (name, label, number, ends) in enumerate(bars):
+            colour = colours[row] if colours else "C0"
+            axes.barh(row, number - 1, left=1, height=0.4, color=colour)
+            axes.plot(ends, (row, row), color="black", lw=1)
+            axes.plot((1, 1), (row - 0.25, row + 0.25), color="black", lw=1)
+            axes.text(0, row - 0.3, name, transform=axes.get_yaxis_transform(), fontsize="small")
+            end = max(number, *ends, 1)
+            axes.text(end * 1.02, row, label, va="center", fontsize="small", weight="bold")
+        largest = max(max(number, *ends) for _, _, number, ends in bars)
+        least = min(1, *(min(number, *ends) for _, _, number, ends in bars))
+        axes.set(
+            xscale="log", xlim=(least * 0.98, largest**1.1 * 1.6), ylim=(len(bars) - 0.5, -0.9)
+        )
+        axes.set_title(title, loc="left")
+        axes.axis("off")
+        figure.savefig(path, metadata={"Date": None})
+        plt.close(figure)
 
 
 def draw(
@@ -177,17 +295,19 @@ def draw(
         x_label: What the curves go over.
         levels: Lines across the picture, by what they are called.
     """
-    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    for name, (steps, returns) in curves.items():
-        (line,) = axes.plot(steps, centre(returns, axis=0), lw=2, label=name)
-        axes.plot(steps, np.transpose(returns), color=line.get_color(), lw=0.7, alpha=0.4)
-    for (name, level), style in zip((levels or {}).items(), ("--", ":"), strict=False):
-        axes.axhline(level, color="grey", ls=style, lw=1, label=name)
-    axes.set(xlabel=x_label, ylabel="mean return", title=title)
-    axes.grid(alpha=0.3)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    with plt.style.context(STYLE):
+        figure, axes = plt.subplots(figsize=(6.4, 4.2))
+        for name, (steps, returns) in curves.items():
+            (line,) = axes.plot(steps, centre(returns, axis=0), lw=2, label=name)
+            axes.plot(steps, np.transpose(returns), color=line.get_color(), lw=0.7, alpha=0.4)
+        for (name, level), style in zip((levels or {}).items(), ("--", ":"), strict=False):
+            axes.axhline(level, color="grey", ls=style, lw=1, label=name)
+        axes.set(xlabel=x_label, ylabel="mean return", title=title)
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.grid(alpha=0.3)
+        figure.legend(loc="outside lower center", ncols=3)
+        figure.savefig(path)
+        plt.close(figure)
 
 
 # Results that are kept in a file, so that a page can be made of several runs of a benchmark.

@@ -1,4 +1,4 @@
-"""How the figures of the site look: SVG files that are legible on a phone.
+"""Draws the figures of the site as SVG files, in the style of `figures.mplstyle`.
 
     with figures.drawn("docs/pictures/ppo.svg") as axes:
         plot_learning_curve(runs, title="PPO on CartPole-v1", ax=axes)
@@ -12,33 +12,18 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-SIZE = (6.4, 3.6)
-"""Of a figure, in inches."""
-STYLE = {
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "font.size": 12,
-    "legend.fontsize": "small",
-    "lines.linewidth": 2,
-    "svg.hashsalt": "jaxagents",
-}
+STYLE = Path(__file__).with_suffix(".mplstyle")
 
 
 @contextlib.contextmanager
-def drawn(path: str | Path, size: tuple[float, float] = SIZE) -> Iterator[Axes]:
-    """Gives the axes of a figure, and then writes it to a file.
-
-    Args:
-        path: The file, which ends in `.svg`.
-        size: Width and height, in inches.
-    """
-    with mpl.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=size, layout="constrained")
+def drawn(path: str | Path) -> Iterator[Axes]:
+    """Gives the axes of a figure, and then writes it to a file, which ends in `.svg`."""
+    with plt.style.context(STYLE):
+        figure, axes = plt.subplots()
         yield axes
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, format="svg", metadata={"Date": None})
+        figure.savefig(path, metadata={"Date": None})
         plt.close(figure)

@@ -50,6 +50,7 @@ RUNS = {  # options of a small run, and a row of its report
         "| meeting, MAPPO | jaxagents",
     ),
     "off_policy.py": ("--only cartpole pendulum_offline --agents DQN BC --quick", "| DQN |"),
+    "overview.py": ("", "as fast as rejax: PPO, 64 environments"),
     "ppo_mujoco.py": (
         "--envs CartPole-v1 --steps 256 --seeds 1 --episodes 1 --libraries jaxagents",
         "| CartPole-v1 | jaxagents |",
@@ -79,12 +80,13 @@ RUNS = {  # options of a small run, and a row of its report
     ),
 }
 WRITTEN = {  # by scripts that write a folder; the others write one file
-    "ablation.py": ["ablation.md", "ablation.json"],
+    "ablation.py": ["ablation.md", "ablation.json", "ablation.svg"],
     "brax_ppo.py": ["brax_ppo.md", "brax_halfcheetah.png"],
-    "environments.py": ["environments.md"],
+    "environments.py": ["environments.md", "environments.svg"],
     "learners.py": ["new/report.md", "new/pendulum.png"],
     "off_policy.py": [
         "off_policy.md",
+        "off_policy.svg",
         "off_policy_cartpole.png",
         "off_policy_pendulum_offline.png",
     ],
@@ -129,6 +131,54 @@ def take_turns_here(commands, n_turns, timeout, **variables):
 
 def documentation():
     return {path: path.stat().st_mtime_ns for path in (REPOSITORY / "docs").rglob("*")}
+
+
+PAGE = """# Speed
+
+About it.
+
+| | | Environment steps a second | Compilation (s) |
+| --- | --- | --- | --- |
+| PPO | jaxagents 0.3.0 | 30 | 4 |
+| PPO | rejax 0.1.3 | 20 | 2 |
+| PPO | ratio | **1.50** (1.20 to 1.60) | **2.00** |
+| SAC | ratio | - | - |
+
+| Updates in a call | Library | Updates a second |
+| --- | --- | --- |
+| 64 | sbx-rl 0.28.0 | 8 |
+| 64 | ratio | **0.95** |
+"""
+
+
+OPENING = """<div class="numbers" markdown>
+
+- **1.5\N{MULTIPLICATION SIGN}** as fast as rejax: PPO
+- **0.95\N{MULTIPLICATION SIGN}** as fast as sbx-rl: Updates in a call: 64
+
+</div>
+
+![Times as fast as other libraries (logarithmic)](page.svg)"""
+
+
+def test_a_report_opens_with_its_ratios_of_speeds(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    reports = importlib.import_module("reports")
+    reports.write(PAGE.rstrip("\n"), tmp_path / "page.md")
+    report = (tmp_path / "page.md").read_text()
+    assert report.endswith(PAGE.replace("# Speed", f"# Speed\n\n{OPENING}"))
+    assert "<svg" in (tmp_path / "page.svg").read_text()
+    ratios = reports.speed_ratios(PAGE)
+    assert ratios[0] == ("PPO", "rejax", 1.5, 1.2, 1.6)
+    assert ratios[1] == ("Updates in a call: 64", "sbx-rl", 0.95, 0.95, 0.95)
+
+
+def test_the_page_about_performance_opens_with_the_ratios_of_other_pages(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    overview = importlib.import_module("overview")
+    page = (REPOSITORY / "docs" / "performance.md").read_text()
+    assert overview.page(overview.shown()) == page
 
 
 TURNS = """
