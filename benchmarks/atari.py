@@ -1,8 +1,8 @@
-"""Measures PPO in a game of Atari: steps a second beside Stable-Baselines3, and what is learned.
+"""Measures the speed and returns of PPO in an Atari game, compared with Stable-Baselines3.
 
-The agent of jaxagents is that of `examples/atari_ppo.py`, in games of `ale-py`, in processes of their
-own, and in games of EnvPool, which has to be installed. Every run is a fresh process. The other library
-lives in a virtual environment of its own, which this script makes from PyPI.
+jaxagents runs the agent of `examples/atari_ppo.py`, once with games of `ale-py` in separate processes
+and once with EnvPool, which has to be installed. Every run is a fresh process. Stable-Baselines3 is
+installed from PyPI in its own virtual environment.
 """
 
 import argparse
@@ -17,7 +17,7 @@ WORKERS = {  # environment, file and options of each
     "jaxagents, EnvPool": (peers.OURS, "jaxagents_atari.py", ["--pool"]),
     "sb3": ("sb3-atari", "sb3_atari.py", []),
 }
-HEAD = "Library", "Steps a second", "Frames a second", "First updates (s)", "Return"
+HEAD = "Library", "Steps per second", "Frames per second", "First updates (s)", "Return"
 FRAMES_OF_A_STEP = 4
 
 
@@ -33,21 +33,19 @@ def parse_args() -> argparse.Namespace:
     """Reads the command line."""
     parser = peers.parser(__doc__, timeout=3600.0)
     add = parser.add_argument
-    add("--game", default="Pong")
-    add("--libraries", nargs="+", choices=WORKERS, default=list(WORKERS), help="who")
-    add("--peer-python", type=Path, help="Python that has the other; by default one is set up")
-    add("--updates", type=peers.positive, default=8, help="of each part, of 1,024 steps each")
-    add(
-        "--parts", type=peers.positive, default=4, help="of a training, of which the first compiles"
-    )
-    add("--episodes", type=int, default=0, help="games after each part")
-    add("--device", default="cpu", help="of networks of PyTorch; JAX_PLATFORMS says that of JAX")
+    add("--game", default="Pong", help="Atari game")
+    add("--libraries", nargs="+", choices=WORKERS, default=list(WORKERS), help="libraries to run")
+    add("--peer-python", type=Path, help="Python with the other library (default: set one up)")
+    add("--updates", type=peers.positive, default=8, help="updates per part, each of 1,024 steps")
+    add("--parts", type=peers.positive, default=4, help="parts of a run; the first one compiles")
+    add("--episodes", type=int, default=0, help="evaluation games after each part")
+    add("--device", default="cpu", help="device of PyTorch; JAX uses JAX_PLATFORMS")
     add("--markdown", type=Path, metavar="PATH", help="also write the report to this file")
     return parser.parse_args()
 
 
 def run(library: str, args: argparse.Namespace) -> peers.Result:
-    """Measures a library."""
+    """Runs one library."""
     name, file, options = WORKERS[library]
     python = sys.executable if name == peers.OURS else args.peer_python or peers.python_of(name)
     work = {"game": args.game, "updates": args.updates, "parts": args.parts}
@@ -59,19 +57,19 @@ def run(library: str, args: argparse.Namespace) -> peers.Result:
 
 
 def report(rounds: peers.Round, args: argparse.Namespace) -> str:
-    """The page of Markdown."""
+    """The page, in Markdown."""
     parts = [
         "# PPO in Atari",
-        f"By `{command(args)}`, {reports.machine()}.",
-        f"PPO in {args.game} from its pixels, in 8 games at once, with 128 steps of each "
-        "between updates and 4 epochs of 4 minibatches. Actor and critic share the convolutions of "
-        "DQN and a layer of 512. Games have the usual wrappers: every fourth frame, 84 x 84 grey "
-        "pixels, the last four of them, rewards of -1, 0 or 1, sticky actions. They run in separate "
-        "processes, or in EnvPool's threads.",
-        f"Steps a second are the median of {args.parts - 1} parts of a run, of "
-        f"{args.updates * 1024:,} steps each, after a first one that compiles.",
+        f"How fast is PPO in {args.game} from pixels, compared with Stable-Baselines3? It plays 8 games "
+        "at once, with rollouts of 128 steps and 4 epochs of 4 minibatches. Actor and critic share "
+        "DQN's convolutions and a layer of 512 units. The games have the usual wrappers: frame skip 4, "
+        "84 x 84 greyscale images, a stack of four frames, rewards clipped to -1, 0 or 1, and sticky "
+        "actions. They run in separate processes, or in EnvPool's threads.",
+        f"Steps per second are the median over {args.parts - 1} parts of a run, each of "
+        f"{args.updates * 1024:,} steps, after a first part that compiles.",
         reports.table(HEAD, [row_of(library, result) for library, result in rounds.items()]),
         *curve(rounds, args),
+        reports.measured_by(command(args)),
         reports.version_table({library: [result] for library, result in rounds.items()}),
         *reports.failures({library: [result] for library, result in rounds.items()}),
     ]
@@ -79,14 +77,14 @@ def report(rounds: peers.Round, args: argparse.Namespace) -> str:
 
 
 def command(args: argparse.Namespace) -> str:
-    """The command that makes the same report."""
+    """The command that reproduces the report."""
     options = f"--game {args.game} --updates {args.updates} --parts {args.parts}"
     options += f" --episodes {args.episodes} --device {args.device}"
     return f"python benchmarks/atari.py {options}"
 
 
 def row_of(library: str, result: peers.Result) -> list[str]:
-    """A row of the table."""
+    """The table row of a library."""
     speed = next(reports.measured([result], "steps_per_second"), float("nan"))
     first = next(reports.measured([result], "first_seconds"), float("nan"))
     last = next(reports.measured([result], "returns"), [None])[-1]
@@ -95,7 +93,7 @@ def row_of(library: str, result: peers.Result) -> list[str]:
 
 
 def curve(rounds: peers.Round, args: argparse.Namespace) -> list[str]:
-    """The learning curve, as a picture beside the page."""
+    """The learning curve, if there is one; draws its plot next to the page."""
     learned = {
         library: (result["steps"], [result["returns"]])
         for library, result in rounds.items()
@@ -107,8 +105,7 @@ def curve(rounds: peers.Round, args: argparse.Namespace) -> list[str]:
     picture.parent.mkdir(parents=True, exist_ok=True)
     reports.draw(picture, args.game, learned)
     return [
-        f"A return is the mean of {args.episodes} games, with actions drawn from the policy. There is "
-        "one seed.",
+        f"The return is the mean over {args.episodes} games with sampled actions, for one seed.",
         f"![Learning curves]({picture.name})",
     ]
 

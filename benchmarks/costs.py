@@ -1,13 +1,12 @@
-"""Measures what features of agents cost: the time of an update with one over the time without it.
+"""Measures how much slower features make an update of an agent.
 
-Both take turns in one process, so that a slow moment of the machine meets both.
+Updates with and without a feature alternate in one process, so a slow phase of the machine affects both.
 """
 
 import argparse
 import sys
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +24,16 @@ from jaxagents.networks.recurrent import at_each_step
 
 CARTPOLE, N_ENVS = "CartPole-v1", 64
 Train = Callable[[int], float]
-"""Makes some updates, and returns the seconds that one took."""
+"""Makes the given number of updates, and returns the seconds per update."""
 
 
 def main() -> None:
-    """Runs the benchmark and writes its table."""
+    """Runs the benchmark and writes the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--only", nargs="+", choices=FEATURES, default=list(FEATURES), help="what is measured")
-    add("--turns", type=peers.positive, default=41, help="how often both are timed")
-    add("--seconds", type=float, default=0.25, help="aimed length of a turn")
+    add("--only", nargs="+", choices=FEATURES, default=list(FEATURES), help="features to measure")
+    add("--turns", type=peers.positive, default=41, help="number of timed pairs")
+    add("--seconds", type=float, default=0.25, help="approximate length of a timed run")
     add("--markdown", type=Path, metavar="PATH", help="also write the report to this file")
     args = parser.parse_args()
     rows = []
@@ -49,12 +48,14 @@ def main() -> None:
             [name, *(f"{x:.2f}" for x in milliseconds), f"{middle:.3f}", f"{low:.3f} to {high:.3f}"]
         )
         print(*rows[-1], sep=" | ", file=sys.stderr)
-    measured = f"Measured {reports.machine()}, with jax {version('jax')}."
-    reports.write(f"{HEAD}\n\n{measured}\n\n{reports.table(COLUMNS, rows)}", args.markdown)
+    origin = reports.measured_by("python benchmarks/costs.py")
+    versions = f"Versions: {reports.versions('jaxagents', 'jax')}."
+    parts = HEAD, reports.table(COLUMNS, rows), NOTES, origin, versions
+    reports.write("\n\n".join(parts), args.markdown)
 
 
 class AllAllowed(Environment):
-    """An environment with a mask that allows all actions."""
+    """An environment with an action mask that allows every action."""
 
     def __init__(self, env: Environment) -> None:
         self.env, self.action_space, self.max_steps = env, env.action_space, env.max_steps
@@ -71,7 +72,7 @@ class AllAllowed(Environment):
 
 
 class Remembering(Recurrent):
-    """A network with a memory that it carries along and does not use."""
+    """A recurrent network that carries its memory along without using it."""
 
     network: nn.Module
 
@@ -87,7 +88,7 @@ class Remembering(Recurrent):
 
 
 class LossOfMinibatch(PPO):
-    """PPO whose losses are one number for a minibatch."""
+    """PPO whose losses are one number per minibatch."""
 
     def _actor_loss(self, *args: Any, **options: Any) -> Any:
         return jax.tree.map(jnp.mean, super()._actor_loss(*args, **options))
@@ -99,27 +100,27 @@ class LossOfMinibatch(PPO):
 def train_ppo(
     kind: type[PPO] = PPO, env: Any = None, *, looks: bool = True, **fields: Any
 ) -> Train:
-    """Training of PPO in CartPole-v1."""
+    """PPO in CartPole-v1."""
     config = ppo.AgentConfig(batch_size=N_ENVS, minibatch_size=N_ENVS // 4, **fields)
     agent = kind(env or make(CARTPOLE), None, config, eval_during_training=False)
     return training(agent, ppo.HyperParameters(), looks)
 
 
 def train_dqn(*, looks: bool = True) -> Train:
-    """Training of DQN in CartPole-v1."""
+    """DQN in CartPole-v1."""
     agent = DQN(make(CARTPOLE), None, dqn.AgentConfig(), eval_during_training=False)
     return training(agent, dqn.HyperParameters(), looks)
 
 
 def train_sac(*, looks: bool = True) -> Train:
-    """Training of SAC in Pendulum-v1, with an update each step."""
+    """SAC in Pendulum-v1, with one update per step."""
     config = sac.AgentConfig(batch_size=1)
     agent = SAC(make("Pendulum-v1"), None, config, eval_during_training=False)
     return training(agent, sac.HyperParameters(), looks)
 
 
 def training(agent: Any, hyperparams: Any, looks: bool) -> Train:
-    """Training of an agent, compiled, whose updates look at their numbers or do not."""
+    """A compiled function that trains the agent, with or without the check for non-finite numbers."""
 
     def update(_: Any, runner: Any) -> Any:
         return agent.behaviour._training_step(runner)[0].replace(info={})
@@ -143,31 +144,32 @@ def training(agent: Any, hyperparams: Any, looks: bool) -> Train:
 
 
 def networks(wrap: Callable[[nn.Module], nn.Module]) -> dict[str, nn.Module]:
-    """Both networks of PPO in CartPole-v1."""
+    """The networks of PPO in CartPole-v1."""
     return {"actor_network": wrap(CategoricalActor(2)), "critic_network": wrap(StateCritic())}
 
 
-COLUMNS = ("", "ms with it", "ms without it", "ratio", "half of the turns")
-HEAD = """# What features cost
+COLUMNS = ("Feature", "With (ms)", "Without (ms)", "Ratio", "Middle half of the ratios")
+HEAD = """# Cost of features
 
-Made by `python benchmarks/costs.py`: an update of PPO in CartPole-v1 with 64 environments, of DQN
-in CartPole-v1, or of SAC in Pendulum-v1, with a feature and without it, in turns in one process.
-The ratio is a median over the turns. The mask allows all actions. The memory is one that networks
-carry along and do not use: with it, PPO learns from sequences, and values steps in turn. Where half
-of the turns lie on both sides of 1, a ratio says nothing."""
+How much slower does a feature make an update? Each row times an update with the feature and without it,
+alternating in one process: of PPO in CartPole-v1 with 64 environments, of DQN in CartPole-v1, or of SAC
+in Pendulum-v1. The ratio is the median over all pairs. If the middle half of the ratios includes 1, the
+difference is within the noise."""
+NOTES = """The action mask allows every action. The memory is carried along but not used; with it, PPO
+learns from sequences and computes values step by step."""
 FEATURES = {
-    "PPO looks for numbers that are not finite": (train_ppo, lambda: train_ppo(looks=False)),
-    "DQN looks for them": (train_dqn, lambda: train_dqn(looks=False)),
-    "SAC looks for them": (train_sac, lambda: train_sac(looks=False)),
+    "PPO: check for non-finite numbers": (train_ppo, lambda: train_ppo(looks=False)),
+    "DQN: check for non-finite numbers": (train_dqn, lambda: train_dqn(looks=False)),
+    "SAC: check for non-finite numbers": (train_sac, lambda: train_sac(looks=False)),
     "normalise_observations": (lambda: train_ppo(normalise_observations=True), train_ppo),
     "normalise_rewards": (lambda: train_ppo(normalise_rewards=True), train_ppo),
     "normalise_values": (lambda: train_ppo(normalise_values=True), train_ppo),
-    "mask of actions": (lambda: train_ppo(env=AllAllowed(make(CARTPOLE))), train_ppo),
+    "action mask": (lambda: train_ppo(env=AllAllowed(make(CARTPOLE))), train_ppo),
     "memory": (
         lambda: train_ppo(**networks(Remembering)),
         lambda: train_ppo(**networks(lambda network: network)),
     ),
-    "loss of each sample": (train_ppo, lambda: train_ppo(LossOfMinibatch)),
+    "per-sample losses": (train_ppo, lambda: train_ppo(LossOfMinibatch)),
 }
 
 

@@ -1,9 +1,9 @@
-"""Trains PPO in Craftax-Classic from symbols, and prints which achievements it makes.
+"""Trains PPO in Craftax-Classic from symbolic observations, and reports which achievements it unlocks.
 
-A training that was stopped goes on when the script is started again.
+If the script is stopped and started again, it resumes.
 
-Hyperparameters are those of the baselines of Craftax, but for what is too large for so few steps: they
-have 1,024 environments, of which an update takes 64 steps each, and layers of 512 units.
+The hyperparameters are those of the Craftax baselines, except for what is too large for so few steps:
+the baselines have 1,024 environments with rollouts of 64 steps, and layers of 512 units.
 """
 
 import argparse
@@ -24,7 +24,7 @@ N_ENVS, ROLLOUT_LENGTH = 64, 64
 LAYERS = (256, 256, 256)
 LEARNING_RATE = 2e-4
 MOST = 22.0
-"""The greatest return, apart from health that is lost and regained: 1 for each achievement."""
+"""The maximum return, apart from health lost and regained: 1 for each achievement."""
 ACHIEVEMENTS = (
     "collect_coal",
     "collect_diamond",
@@ -50,11 +50,11 @@ ACHIEVEMENTS = (
     "wake_up",
 )
 SHARES = {name: f"Achievements/{name}" for name in ACHIEVEMENTS}
-"""The entries of info by achievement: 100 if it was made in the game, else 0."""
+"""The `info` entry of each achievement: 100 if the game unlocked it, else 0."""
 
 
 def main() -> None:
-    """Trains each seed, and prints the page."""
+    """Trains each seed and writes the page."""
     args = parse_args()
     n_updates = max(args.points, round(args.steps / (N_ENVS * ROLLOUT_LENGTH)))
     trainings = []
@@ -77,18 +77,18 @@ def parse_args() -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--steps", type=int, default=1_000_000, help="of each training")
+    add("--steps", type=int, default=1_000_000, help="environment steps per seed")
     add("--seeds", type=int, default=2)
-    add("--points", type=int, default=10, help="evaluations of each training")
-    add("--episodes", type=int, default=64, help="of an evaluation")
-    about = "of the checkpoints; a training that was stopped goes on from there"
+    add("--points", type=int, default=10, help="evaluations per seed")
+    add("--episodes", type=int, default=64, help="episodes per evaluation")
+    about = "folder of the checkpoints, to resume from"
     add("--folder", type=Path, default=Path("runs/craftax-classic"), help=about)
-    add("--markdown", type=Path, help="file for the page; its picture lies beside it")
+    add("--markdown", type=Path, help="file for the page; the plot is saved next to it")
     return parser.parse_args()
 
 
 def make_agent(n_updates: int, args: argparse.Namespace, folder: Path) -> PPO:
-    """The agent, which counts the achievements of the games that it is evaluated in."""
+    """The agent, with achievements among the metrics of its evaluations."""
     env = jaxagents.make(f"craftax:{ENV}")
     n_per_point = max(1, n_updates // args.points)
     config = ppo.AgentConfig(
@@ -110,7 +110,7 @@ def make_agent(n_updates: int, args: argparse.Namespace, folder: Path) -> PPO:
 
 
 def hyperparameters(n_updates: int) -> ppo.HyperParameters:
-    """Those of the baselines of Craftax, with step sizes that fall to zero."""
+    """The hyperparameters of the Craftax baselines, with learning rates that decay to zero."""
     rate = jaxagents.LinearSchedule(LEARNING_RATE, 0.0, n_updates)
     optimizer = ppo.OptimizerParams(rate, eps=1e-5, grad_clip=1.0)
     return ppo.HyperParameters(
@@ -129,7 +129,7 @@ def report(
     trainings: list[dict[str, Any]],
     args: argparse.Namespace,
 ) -> str:
-    """The page of Markdown."""
+    """The page, in Markdown."""
     shares = {
         name: np.array([metrics[key].mean(axis=-1) for metrics in trainings])
         for name, key in SHARES.items()
@@ -155,26 +155,26 @@ def report(
         for name in by_share
     ]
     parts = [
-        "# Craftax-Classic",
-        f"By `python benchmarks/craftax_classic.py --seeds {args.seeds}`, {reports.machine()}.",
-        f"PPO in `{ENV}`: {N_ENVS} environments, {ROLLOUT_LENGTH} steps of each from update to "
-        f"update, {len(LAYERS)} layers of {LAYERS[0]} units for the actor and for the critic. Seeds: "
-        f"{len(trainings)}. A return is the mean of {args.episodes} games, with actions that are drawn "
-        "from the policy.",
+        "# PPO in Craftax-Classic",
+        f"How far does PPO get in `{ENV}`? It trains in {N_ENVS} environments with rollouts of "
+        f"{ROLLOUT_LENGTH} steps; actor and critic each have {len(LAYERS)} layers of {LAYERS[0]} units. "
+        f"The return is the mean over {args.episodes} games with sampled actions. "
+        f"Number of seeds: {len(trainings)}.",
         reports.table(
-            ["Steps", "Return", "Of each seed", "Of the most", "Achievements of 22", "Score"], rows
+            ["Steps", "Return", "By seed", "Of the maximum", "Achievements (of 22)", "Score"], rows
         ),
         PUBLISHED,
-        f"![Returns]({args.markdown.stem}.png)" if args.markdown else "",
-        "Share of games with each achievement, before and after the run:",
+        f"![Learning curve]({args.markdown.stem}.png)" if args.markdown else "",
+        "Share of games that unlock each achievement, before and after training:",
         reports.table(["Achievement", "Untrained", "Trained"], achievements),
-        f"With {reports.versions('jaxagents', 'jax', 'craftax')}.",
+        reports.measured_by(f"python benchmarks/craftax_classic.py --seeds {args.seeds}"),
+        f"Versions: {reports.versions('jaxagents', 'jax', 'craftax')}.",
     ]
     return "\n\n".join(part for part in parts if part)
 
 
 def score(shares: np.ndarray) -> np.ndarray:
-    """The score of Crafter, in percent, of shares of achievements in percent, which come first.
+    """The Crafter score, in percent, from success rates in percent, with achievements on the first axis.
 
     Hafner, 2022, "Benchmarking the Spectrum of Agent Capabilities", equation 1.
     """
@@ -186,13 +186,13 @@ def _each(returns: np.ndarray) -> str:
 
 
 PUBLISHED = """\
-The score is Crafter's: a geometric mean of the shares below, which rare achievements raise most.
+The score is Crafter's: a geometric mean of the success rates below, so rare achievements raise it most.
 
-**What is published.** Craftax-Classic has the rules of Crafter, in which a million steps are the usual
-budget, with observations of pixels. There the scoreboard of Crafter has, as score and return, 4.6% and
-4.2 for the PPO of Stable-Baselines3, 15.6% and 10.3 for PPO with a residual network, and 1.6% and 2.1
-for random actions, by all games of a run; human experts have 50.5% and 14.3. The paper of Craftax
-(Matthews et al., 2024) reports 90% of the greatest return for PPO from symbols after a billion steps."""
+**Published results.** Craftax-Classic has the rules of Crafter, where agents usually train for a million
+steps from pixels. Crafter's scoreboard counts all games of a run. It lists a score of 4.6% and a return
+of 4.2 for the PPO of Stable-Baselines3, 15.6% and 10.3 for PPO with a residual network, and 1.6% and 2.1
+for random actions; human experts reach 50.5% and 14.3. The Craftax paper (Matthews et al., 2024) reports
+90% of the maximum return for PPO with symbolic observations after a billion steps."""
 
 
 if __name__ == "__main__":

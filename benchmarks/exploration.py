@@ -1,9 +1,9 @@
-"""Trains PPO with and without random network distillation, where rewards are hard to find.
+"""Trains PPO with and without random network distillation in a hard exploration task.
 
-In DeepSea of size N, a step to the left costs nothing and one to the right a little, and whoever goes to
-the right in all N steps of an episode finds a reward of 1. Which action is which differs between places.
-Random players find it once in 2^N episodes. Both agents have the same settings, but for
-those of the bonus.
+In DeepSea of size N, a step to the left costs nothing, a step to the right costs a little, and an agent
+that goes right in all N steps of an episode earns a reward of 1. Which action goes right differs between
+cells. Random actions find the reward once in 2^N episodes. Both agents have the same settings, except
+for those of the exploration bonus.
 """
 
 import argparse
@@ -23,9 +23,13 @@ EPISODES_OF_A_ROLLOUT = 5
 
 
 def main() -> None:
-    """Runs the benchmark, and prints its table."""
+    """Runs the benchmark and prints its table."""
     args = parse_args()
-    lines = [TITLE, "", "| Task | Agent | Mean return, by seed | Steps until all seeds had it |"]
+    lines = [
+        TITLE,
+        "",
+        "| Task | Agent | Mean return of each seed | Steps until all seeds found the reward |",
+    ]
     lines += ["|---|---|---|---|"]
     for size in args.sizes:
         for name in args.agents:
@@ -54,7 +58,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def train(name: str, size: int, args: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
-    """Mean returns of each seed at each evaluation, and the numbers of steps made before these."""
+    """The mean return of each seed at each evaluation, and the environment steps before each."""
     agent_type = AGENTS[name]
     config = agent_type._config_type(
         n_steps=args.updates,

@@ -1,8 +1,8 @@
-"""Trains PPO by self-play, as `examples/self_play.py` does, and has it play others that it never met.
+"""Trains PPO by self-play, as `examples/self_play.py` does, and tests it against other opponents.
 
-One plays at random, others look ahead: in tic-tac-toe, and where matches are taken, to the end, in
-connect four by a few moves. They choose at random among the moves that look best. The agent takes its
-most probable action.
+One opponent plays at random. The others look ahead: to the end of the game in tic-tac-toe and takeaway,
+and by a few moves in connect four. They choose at random among the moves that look best. The agent plays
+its most probable move.
 """
 
 import argparse
@@ -29,25 +29,25 @@ from self_play import SelfPlay
 
 HEAD = (
     *("Opponent", "Agent"),
-    *(f"{seat} {end}" for seat in ("Begins:", "Replies:") for end in ("wins", "draws", "losses")),
+    *(f"{seat} {end}" for seat in ("First:", "Second:") for end in ("wins", "draws", "losses")),
 )
 N_PAST, N_ENVS, ROLLOUT_LENGTH = 16, 128, 32
-RANDOM = {"at random": players.at_random}
+RANDOM = {"random": players.at_random}
 
 
 class Game(NamedTuple):
-    """A game, who else plays it, and how it is learnt.
+    """A game, its opponents, and the training settings.
 
     Attributes:
-        make: Makes it, with an opponent that moves at random.
-        opponents: Opponents, by what they do.
-        most_moves: The most moves that one player makes.
+        make: Creates the game, with an opponent that moves at random.
+        opponents: The opponents to test against, by name.
+        most_moves: Maximum number of moves per player.
         n_updates: Number of updates.
-        features: Widths of the hidden layers of networks that see the board as a vector; `None` takes
-            the default networks, which see it as an image.
-        n_epochs: Passes over the moves of an update.
-        learning_rate: Step size.
-        ent_coeff: Weight of the entropy.
+        features: Hidden layer sizes of networks that flatten the board; `None` uses the default
+            networks, which see it as an image.
+        n_epochs: Epochs per update.
+        learning_rate: Learning rate.
+        ent_coeff: Entropy coefficient.
     """
 
     make: Callable[[], Environment]
@@ -84,7 +84,7 @@ def games() -> dict[str, Game]:
 
 
 def main() -> None:
-    """Runs the benchmark, and prints its page."""
+    """Runs the benchmark and prints its page."""
     args = parse_args()
     rows = {name: [] for name in args.games}
     for name in args.games:
@@ -100,14 +100,14 @@ def parse_args() -> argparse.Namespace:
     add = parser.add_argument
     add("--games", nargs="+", default=["tic_tac_toe", "connect_four"], choices=list(games()))
     add("--seeds", type=int, default=3)
-    add("--share", type=float, default=1.0, help="of the updates")
+    add("--share", type=float, default=1.0, help="share of the updates to run")
     add("--matches", type=int, default=1000, help="games against each opponent")
     add("--markdown", type=Path, help="file for the page")
     return parser.parse_args()
 
 
 def rows_of(game: Game, args: argparse.Namespace) -> Iterator[list[str]]:
-    """Trains in a game, and yields its rows of its table."""
+    """Trains in a game, and yields the rows of its table."""
     agent = make_agent(game, max(1, round(args.share * game.n_updates)))
     keys = jax.random.split(jax.random.key(0), args.seeds)
     runners = [agent.start(key, hyperparams_of(game)) for key in keys]
@@ -121,23 +121,25 @@ def rows_of(game: Game, args: argparse.Namespace) -> Iterator[list[str]]:
 
 
 def report(rows: dict[str, list[list[str]]], args: argparse.Namespace) -> str:
-    """The page of Markdown, of the rows of each game."""
+    """The page, in Markdown, from the rows of each game."""
     sizes = [
         f"{n_updates * N_ENVS * ROLLOUT_LENGTH:,} moves in {name}"
         for name, n_updates in ((name, games()[name].n_updates) for name in args.games)
     ]
     parts = [
-        "# Games by self-play",
-        f"By `python benchmarks/games.py`, {reports.machine()}.",
-        f"PPO plays each game against one of {N_PAST} past selves, drawn at random, as in "
-        f"`examples/self_play.py`, for {' and '.join(sizes)}. It never meets the opponents below. "
-        f"Per cent of {args.matches:,} games (the agent begins about half of them); means over "
-        f"{args.seeds} seeds and, where these differ, the least and the greatest. The agent takes its "
-        "most probable move. Opponents choose at random among the best moves: for the perfect opponent, "
-        "all that keep the outcome of perfect play; for minimax, all that are best when looking so many "
-        "moves ahead, at wins and losses only.",
+        "# Self-play",
+        "How well does PPO play after training only against itself? It trains against one of "
+        f"{N_PAST} past versions, drawn at random, as in `examples/self_play.py`, for "
+        f"{' and '.join(sizes)}. It never trains against the opponents below.",
+        f"Results are percentages of {args.matches:,} games; the agent moves first in about half of "
+        f"them. They are means over {args.seeds} seeds, with the lowest and the highest in parentheses "
+        "if the seeds differ. The agent plays its most probable move. The opponents choose at random "
+        "among their best moves: the perfect opponent among all that keep the outcome of perfect play, "
+        "minimax among all that look best to a search of the given depth, which only sees wins and "
+        "losses.",
         *(f"## {name}\n\n{reports.table(HEAD, of_game)}" for name, of_game in rows.items()),
-        f"With {reports.versions('jaxagents', 'jax', 'pgx')}.",
+        reports.measured_by("python benchmarks/games.py"),
+        f"Versions: {reports.versions('jaxagents', 'jax', 'pgx')}.",
     ]
     return "\n\n".join(parts)
 
@@ -177,7 +179,7 @@ def hyperparams_of(game: Game) -> ppo.HyperParameters:
 def play_games(
     agent: SelfPlay, env: Environment, game: Game, n_games: int, actor: ppo.TrainState
 ) -> tuple[jax.Array, jax.Array]:
-    """Whether the agent begins each game, and its results: 1, 0 or -1."""
+    """Whether the agent moves first in each game, and the results: 1, 0 or -1."""
     episodes = Episodes(env, game.most_moves)
     keys = jax.random.split(jax.random.key(1), (game.most_moves + 1, n_games))
     obs, state = jax.vmap(episodes.reset)(keys[0])
@@ -195,13 +197,13 @@ def play_games(
 
 
 def shares(begins: jax.Array, result: jax.Array) -> np.ndarray:
-    """Shares of wins, draws and losses, of the games that the agent begins and of the others."""
+    """Shares of wins, draws and losses, when the agent moves first and when it moves second."""
     begins, result = np.asarray(begins), np.asarray(result)
     return np.array([[(result[x] == r).mean() for r in (1, 0, -1)] for x in (begins, ~begins)])
 
 
 def is_first_move(board: jax.Array) -> jax.Array:
-    """Whether the other has not moved: no stone of theirs is on the board, no match was taken."""
+    """Whether the opponent has not moved yet: it has no stone on the board, or took no match."""
     if board.ndim == 1:
         return board[-1] > 0
     return board[..., 1].sum() == 0
@@ -212,7 +214,7 @@ def _game_of_pgx(name: str) -> Callable[[], Environment]:
 
 
 def _cells(results: np.ndarray) -> list[str]:
-    """Shares as per cents: their mean over seeds and, where these differ, the least and the greatest."""
+    """Percentages: the mean over seeds, with the lowest and the highest if they differ."""
     each = 100.0 * results.reshape(len(results), -1).T
     return [
         f"{x.mean():.1f}" + (f" ({x.min():.1f} to {x.max():.1f})" if np.ptp(x) > 0 else "")

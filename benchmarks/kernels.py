@@ -1,9 +1,9 @@
-"""Counts the kernels that one update of PPO starts on a GPU, beside rejax.
+"""Counts the kernels that one update of PPO launches on a GPU, compared with rejax.
 
     python benchmarks/kernels.py --peer-python PATH
 
-Updates are compiled for an H100, which need not be there. Both Pythons need JAX's plugin for CUDA,
-`pip install "jax[cuda13]"`; without that of rejax, it is left out.
+Updates are compiled for an H100; no GPU is needed. Both Pythons need JAX's CUDA plugin,
+`pip install "jax[cuda13]"`. Without `--peer-python`, only jaxagents is counted.
 """
 
 import datetime
@@ -25,10 +25,10 @@ WORKS = {
     )
 }
 ABOUT = """
-Products and convolutions are compiled without trying which of XLA's ways is fastest, so that a GPU may
-start some more or fewer for them. A copy counts as a kernel, a conditional as one and its longest
-branch, and a sort as one, though on a GPU it is several. Where minibatches are large, actor and critic
-are fitted in a loop each.
+The counts are estimates. XLA compiles matrix products and convolutions without autotuning here, so a GPU
+may launch a few more or fewer kernels for them. A copy counts as one kernel, a conditional as one plus
+its longest branch, and a sort as one, although a GPU launches several. With large minibatches, actor and
+critic are trained in separate loops.
 """
 
 
@@ -36,8 +36,8 @@ def main() -> None:
     """Runs the benchmark and prints its report."""
     parser = peers.parser(__doc__, timeout=600.0)
     add = parser.add_argument
-    add("--works", nargs="+", choices=list(WORKS), default=list(WORKS), help="what to count")
-    add("--peer-python", type=Path, help=f"Python that has {PEER} and JAX's plugin")
+    add("--works", nargs="+", choices=list(WORKS), default=list(WORKS), help="updates to count")
+    add("--peer-python", type=Path, help=f"Python with {PEER} and JAX's CUDA plugin")
     add("--markdown", type=Path, metavar="PATH", help="also write the report to this file")
     args = parser.parse_args()
     pythons = {OURS: sys.executable} | ({PEER: args.peer_python} if args.peer_python else {})
@@ -58,14 +58,15 @@ def report(rounds: dict[str, Round]) -> str:
         result.get("versions", {}).pop("backend", None)  # of the machine that compiles
     return "\n\n".join(
         [
-            "# Kernels of an update on a GPU",
-            f"Made by `python benchmarks/kernels.py` on {datetime.date.today()}, compiled for an H100.",
-            "The kernels that one update of PPO starts, counted in the compiled program. With small "
-            "networks, an [accelerator](accelerator.md) spends most of its time on starting them. "
-            "Settings are as in [PPO](ppo_speed.md). Each cell says how often a part is computed, and "
-            "how many kernels it starts each time.",
+            "# GPU kernels per update",
+            "How many kernels does one update of PPO launch on a GPU? With small networks, a "
+            "[GPU](accelerator.md) spends most of its time launching kernels, so fewer is faster. They "
+            "are counted in the program that XLA compiles for an H100, with the settings of "
+            "[PPO](ppo_speed.md). Each cell multiplies how often a part runs by the kernels it "
+            "launches.",
             " ".join(ABOUT.split()),
             *(f"## {name}\n\n{table(found)}" for name, found in rounds.items()),
+            f"Counted on {datetime.date.today()}. To reproduce: `python benchmarks/kernels.py`.",
             reports.version_table(columns),
             *reports.failures(columns),
         ]
@@ -73,7 +74,7 @@ def report(rounds: dict[str, Round]) -> str:
 
 
 def table(found: Round) -> str:
-    """The counts of each part, and of all; those of the other library over ours below."""
+    """The counts of each part and in total, and the ratio of the totals."""
     counts = {
         reports.label([result], library): result["kernels"]
         for library, result in found.items()
@@ -82,14 +83,14 @@ def table(found: Round) -> str:
     parts = dict.fromkeys(part for loops in counts.values() for part, _, _ in loops)
     rows = [[part, *(cell(part, loops) for loops in counts.values())] for part in parts]
     totals = [sum(times * each for _, times, each in loops) for loops in counts.values()]
-    rows.append(["**all**", *(f"**{total:,}**" for total in totals)])
+    rows.append(["**total**", *(f"**{total:,}**" for total in totals)])
     if len(totals) == 2:
-        rows.append(["rejax's over ours", f"**{totals[1] / totals[0]:.2f}**", ""])
+        rows.append(["rejax / jaxagents", f"**{totals[1] / totals[0]:.2f}**", ""])
     return reports.table(["Part", *counts], rows)
 
 
 def cell(part: str, loops: list[tuple[str, int, int]]) -> str:
-    """How often a part is computed, with how many kernels, in each loop of it."""
+    """How often a part runs, and its kernels each time, for each of its loops."""
     of_part = [(times, each) for name, times, each in loops if name == part]
     total = sum(times * each for times, each in of_part)
     terms = " + ".join(f"{times} x {each}" for times, each in of_part)

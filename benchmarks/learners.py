@@ -1,8 +1,8 @@
-"""Shows what SAC learns in Gymnasium environments, in jaxagents and in sbx, each with several seeds.
+"""Compares the returns of SAC in jaxagents and in sbx in Gymnasium environments, over several seeds.
 
-Every run is a fresh process, and the runs of the two libraries alternate. sbx lives in a virtual
-environment of its own, which this script makes from PyPI with the same versions of JAX. The report and
-a picture are written after each environment.
+Every run is a fresh process, and the runs of the two libraries alternate. sbx is installed from PyPI in
+its own virtual environment, with the same version of JAX. The report and a plot are written after each
+environment.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from sac_speed import LIBRARIES
 
 
 class Part(NamedTuple):
-    """Trainings in an environment, and episodes in each of their evaluations."""
+    """The runs in one environment, and the number of episodes per evaluation."""
 
     env: str
     n_steps: int
@@ -33,15 +33,19 @@ PARTS = {
     "pendulum": Part("Pendulum-v1", 20_000, 1_000, n_seeds=5, episodes=20),
     "halfcheetah": Part("HalfCheetah-v5", 50_000, 5_000, n_seeds=2, episodes=5),
 }
+ABOUT = (
+    "Does SAC learn as well as in [sbx](https://github.com/araffin/sbx)? Both libraries get the same "
+    "settings. The tables show the returns after the last step."
+)
 QUICK = {"n_steps": 300, "start_steps": 200, "n_seeds": 1, "episodes": 2, "evaluations": 3}
 
 
 def main() -> None:
-    """Trains, and writes pictures and the report."""
+    """Trains, and writes the report and its plots."""
     args = parse_args()
     args.output.mkdir(parents=True)
     found: list[Round] = []
-    sections = ["# What SAC learns", f"Made by `benchmarks/learners.py` {reports.machine()}."]
+    sections = ["# SAC returns", ABOUT]
     for name in args.only:
         part = PARTS[name]._replace(**QUICK if args.quick else {})
         if args.steps and name == "halfcheetah":
@@ -53,7 +57,8 @@ def main() -> None:
         found += rounds
         sections += section(part, rounds, args.output / f"{name}.png")
         columns = reports.columns(found)
-        ending = [reports.version_table(columns), *reports.failures(columns)]
+        origin = reports.measured_by("python benchmarks/learners.py")
+        ending = [origin, reports.version_table(columns), *reports.failures(columns)]
         (args.output / "report.md").write_text("\n\n".join([*sections, *ending]) + "\n")
     reports.write("\n\n".join([*sections, *ending]), args.markdown)
     peers.exit_if_any_failed(chain(*(results.values() for results in found)))
@@ -64,11 +69,11 @@ def parse_args() -> argparse.Namespace:
     new = Path(f"runs/learners-{datetime.datetime.now():%Y%m%d-%H%M%S}")
     parser = peers.parser_of_two(__doc__, LIBRARIES, timeout=1800.0)
     add = parser.add_argument
-    add("--only", nargs="+", choices=PARTS, default=list(PARTS), help="parts to run")
-    add("--quick", action="store_true", help="only try whether everything runs")
-    add("--seeds", type=peers.positive, help="seeds of each part, if other than its own number")
-    add("--steps", type=int, help="environment steps on HalfCheetah-v5")
-    add("--output", type=Path, default=new, help="new folder")
+    add("--only", nargs="+", choices=PARTS, default=list(PARTS), help="environments")
+    add("--quick", action="store_true", help="only check that everything runs")
+    add("--seeds", type=peers.positive, help="seeds per environment (default: 5, 2)")
+    add("--steps", type=int, help="environment steps in HalfCheetah-v5")
+    add("--output", type=Path, default=new, help="new folder for the results")
     args = parser.parse_args()
     if args.output.exists():
         parser.error(f"{args.output} exists already: choose another --output.")
@@ -76,7 +81,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def section(part: Part, rounds: list[Round], picture: Path) -> list[str]:
-    """The paragraphs about an environment, and its picture."""
+    """The paragraphs about an environment; also draws its plot."""
     rows, curves = [], {}
     for name, results in reports.columns(rounds).items():
         steps = next(reports.measured(results, "steps"), None)
@@ -87,12 +92,12 @@ def section(part: Part, rounds: list[Round], picture: Path) -> list[str]:
         numbers = (f"{f(finals):,.1f}" for f in (np.mean, np.min, np.max))
         rows.append([name, *numbers, len(finals), returns[:, -1].size])
         curves[f"{name} ({len(finals)} seeds)"] = (steps, returns.mean(axis=-1))
-    reports.draw(picture, f"SAC on {part.env}", curves)
+    reports.draw(picture, f"SAC in {part.env}", curves)
     head = ["", "Mean return", "Lowest seed", "Highest seed", "Seeds", "Episodes"]
     return [
-        f"## SAC on {part.env}",
-        f"{part.n_steps:,} steps, the first {part.start_steps:,} of them at random, with one update a "
-        f"step; {part.episodes} episodes of the policy's mode in each evaluation.",
+        f"## {part.env}",
+        f"{part.n_steps:,} steps, the first {part.start_steps:,} with random actions, then one update "
+        f"per step. Each evaluation plays {part.episodes} episodes with deterministic actions.",
         reports.table(head, rows),
         f"![Learning curves]({picture.name})",
     ]

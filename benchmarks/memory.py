@@ -1,10 +1,10 @@
-"""Trains PPO, DDQN, PQN, SAC or TD3 with and without a memory, where what is seen now is not enough.
+"""Trains PPO, DDQN, PQN, SAC or TD3 with and without a memory in partially observable tasks.
 
-In MemoryChain the first observation says what to do in the last step, and in MiniGrid's Memory what
-lies in the first room says which way to go at the end of a hallway. In the other tasks velocities are
-hidden. The agents have default networks, which differ in nothing but their memory. In MiniGrid actor and
-critic share theirs, as a trunk. DDQN and PQN take discrete actions alone, SAC and TD3 the one task of
-continuous actions, in which they take a tenth of the steps.
+In MemoryChain, the first observation says which action is right in the last step; in MiniGrid's Memory,
+an object in the first room says which way to go at the end of a hallway. The other tasks hide
+velocities. The agents have default networks that differ only in their memory; in MiniGrid, actor and
+critic share a trunk. DDQN and PQN only run the tasks with discrete actions, SAC and TD3 only the task
+with continuous actions, for a tenth of the steps.
 
 MiniGrid needs xminigrid: `pip install ".[xminigrid]"`.
 """
@@ -44,10 +44,15 @@ Look = Callable[[jax.Array], jax.Array]
 
 
 class Seen(Environment):
-    """An environment of which actors see what a function makes of its observations."""
+    """An environment whose observations a function transforms."""
 
     def __init__(self, env: Environment, look: Look) -> None:
-        """Takes the environment and the function."""
+        """Wraps an environment.
+
+        Args:
+            env: The environment.
+            look: Maps its observation to what the agent sees.
+        """
         self._env, self._look = env, look
         self.action_space, self.max_steps = env.action_space, env.max_steps
 
@@ -63,17 +68,17 @@ class Seen(Environment):
 
 
 class Task(NamedTuple):
-    """A task to be learnt.
+    """A task.
 
     Attributes:
-        make: Gives the environment.
+        make: Creates the environment.
         n_updates: Number of updates.
-        rollout_length: Steps taken in each environment before an update.
-        gamma: Discount.
-        learning_rate: Step size, at first.
-        decays: Whether it falls to zero.
-        entropy: Weight of the entropy.
-        trunk_size: Units of each layer of a trunk for actor and critic; `None` for default networks.
+        rollout_length: Rollout length.
+        gamma: Discount factor.
+        learning_rate: Initial learning rate.
+        decays: Whether the learning rate decays to zero.
+        entropy: Entropy coefficient.
+        trunk_size: Layer size of a trunk shared by actor and critic; `None` for default networks.
     """
 
     make: Callable[[], Environment]
@@ -87,23 +92,23 @@ class Task(NamedTuple):
 
 
 def memory_chain(length: int) -> Environment:
-    """MemoryChain of bsuite, of a length."""
+    """bsuite's MemoryChain of a given length."""
     env, params = gymnax.make("MemoryChain-bsuite")
     return as_environment(env, params.replace(memory_length=length))
 
 
 def without_velocities(name: str, *positions: int) -> Environment:
-    """An environment of gymnax of whose observations some numbers are seen."""
+    """A gymnax environment that shows only some entries of its observations."""
     return Seen(as_environment(*gymnax.make(name)), lambda obs: obs[np.array(positions)])
 
 
 def minigrid() -> Environment:
-    """MiniGrid's Memory, seen seven tiles wide and far as there, as a vector."""
+    """MiniGrid's Memory with its view of 7 x 7 tiles, flattened."""
     return Seen(jaxagents.make("xminigrid:MiniGrid-MemoryS8", view_size=7), one_hot_tiles)
 
 
 def one_hot_tiles(obs: jax.Array) -> jax.Array:
-    """A one-hot code of the kind and the colour of each tile."""
+    """A one-hot encoding of the kind and the colour of each tile."""
     kinds, colours = jax.nn.one_hot(obs[..., 0], 13), jax.nn.one_hot(obs[..., 1], 12)
     return jnp.concatenate([kinds, colours], axis=-1).ravel()
 
@@ -124,7 +129,7 @@ TASKS = {
 
 
 def main() -> None:
-    """Runs the benchmark, and prints its table."""
+    """Runs the benchmark and prints its table."""
     args = parse_args()
     train = AGENTS[args.agent]
     lines = [TITLE.format(args.agent), "", "| Task | Memory | Mean return, by seed | Mean |"]
@@ -150,13 +155,13 @@ def parse_args() -> argparse.Namespace:
     add("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
     add("--memories", nargs="+", default=list(MEMORIES), choices=list(MEMORIES))
     add("--seeds", type=int, default=3)
-    add("--share", type=float, default=1.0, help="of the updates")
+    add("--share", type=float, default=1.0, help="share of the updates to run")
     add("--markdown", type=Path, help="file for the table")
     return parser.parse_args()
 
 
 def train_ppo(task: Task, memory: Memory | None, args: argparse.Namespace) -> np.ndarray:
-    """Mean returns of PPO after training, of each seed."""
+    """The mean return of each seed after training PPO."""
     n_updates = n_updates_of(task, args)
     config = AgentConfig(
         n_steps=n_updates,
@@ -179,7 +184,7 @@ def train_ppo(task: Task, memory: Memory | None, args: argparse.Namespace) -> np
 
 
 def train_ddqn(task: Task, memory: Memory | None, args: argparse.Namespace) -> np.ndarray:
-    """Mean returns of DDQN after as many steps of environments, of each seed."""
+    """The mean return of each seed after training DDQN for as many environment steps."""
     n_steps = n_updates_of(task, args) * BATCH_SIZE * task.rollout_length
     config = dqn.AgentConfig(minibatch_size=256, n_step_returns=10, **replay(n_steps, memory))
     hyperparams = dqn.HyperParameters(
@@ -189,7 +194,7 @@ def train_ddqn(task: Task, memory: Memory | None, args: argparse.Namespace) -> n
 
 
 def replay(n_steps: int, memory: Memory | None) -> dict[str, Any]:
-    """The fields that configurations of agents with a replay buffer have in common."""
+    """Configuration fields shared by agents with a replay buffer."""
     n_updates = -(-n_steps // (16 * 4))
     return {
         "n_steps": n_updates,
@@ -206,7 +211,7 @@ def replay(n_steps: int, memory: Memory | None) -> dict[str, Any]:
 
 
 def train_pqn(task: Task, memory: Memory | None, args: argparse.Namespace) -> np.ndarray:
-    """Mean returns of PQN after as many steps of environments, of each seed."""
+    """The mean return of each seed after training PQN for as many environment steps."""
     n_updates = 2 * n_updates_of(task, args)
     config = pqn.AgentConfig(
         n_steps=n_updates,
@@ -231,7 +236,7 @@ def train_pqn(task: Task, memory: Memory | None, args: argparse.Namespace) -> np
 def train_actor_critic(
     kind: Any, module: Any, task: Task, memory: Memory | None, args: argparse.Namespace
 ) -> np.ndarray:
-    """Mean returns of SAC or TD3 after a tenth of the steps of environments, of each seed."""
+    """The mean return of each seed after training SAC or TD3 for a tenth of the environment steps."""
     n_steps = n_updates_of(task, args) * BATCH_SIZE * task.rollout_length // 10
     config = module.AgentConfig(
         minibatch_size=512, gradient_steps=8, burn_in=8, **replay(n_steps, memory)
@@ -252,19 +257,19 @@ AGENTS = {
 
 
 def n_updates_of(task: Task, args: argparse.Namespace) -> int:
-    """Updates of PPO."""
+    """The number of PPO updates."""
     return max(1, round(args.share * task.n_updates))
 
 
 def mean_returns(agent: Agent, hyperparams: Any, args: argparse.Namespace) -> np.ndarray:
-    """Mean returns of an agent after training, of each seed."""
+    """Trains an agent, and returns the mean return of each seed."""
     keys = jax.random.split(jax.random.key(0), args.seeds)
     _, metrics = jax.vmap(lambda key: agent.train(key, hyperparams))(keys)
     return np.asarray(metrics["returns"])[:, -1].mean(axis=-1)
 
 
 def networks(task: Task, memory: Memory | None) -> dict[str, Any]:
-    """The fields of the configuration that say what the networks are."""
+    """Configuration fields that select the networks."""
     if task.trunk_size is None:
         return {"memory": memory}
     layer = (task.trunk_size,)

@@ -1,4 +1,4 @@
-"""Fresh processes for what is measured, and virtual environments of other libraries."""
+"""Runs workers in fresh processes, and sets up virtual environments for other libraries."""
 
 import argparse
 import contextlib
@@ -23,7 +23,7 @@ STEPS_OF_A_TURN = "steps_of_a_turn"
 SHARED_PACKAGES = ("jax", "jaxlib", "flax", "optax")
 PYTORCH_FOR_CPU = ("--extra-index-url", "https://download.pytorch.org/whl/cpu")
 SB3 = ("stable-baselines3==2.9.2", "minatar==1.0.15", *PYTORCH_FOR_CPU)
-ENVIRONMENTS = {  # what pip is to install
+ENVIRONMENTS = {  # the packages to install
     "rejax": ("rejax==0.1.3", "gymnax==0.0.9"),
     "sbx": ("sbx-rl==0.28.0", "gymnasium[mujoco]", *SB3),
     "sb3": SB3,
@@ -34,13 +34,13 @@ ENVIRONMENTS = {  # what pip is to install
 
 Result = dict[str, Any]
 Round = dict[str, Result]
-"""The results of libraries that were measured one after the other, by their names."""
+"""The result of each library in one round, by library name."""
 
 
 def python_of(name: str) -> Path:
-    """The Python of a library's environment, which is made from PyPI, or completed if it is there.
+    """Sets up a library's virtual environment from PyPI if needed, and returns its Python.
 
-    All but those of Stable-Baselines3 have the versions of JAX, Flax and Optax that are installed here.
+    Except for Stable-Baselines3, it gets the versions of JAX, Flax and Optax that are installed here.
     """
     shared = () if name.startswith("sb3") else SHARED_PACKAGES
     folder = VENVS / (f"{name}-jax-{version('jax')}" if shared else name)
@@ -56,27 +56,27 @@ def python_of(name: str) -> Path:
 
 
 def run_worker(command: Sequence[object], timeout: float, **variables: str) -> Result:
-    """Runs a worker alone; see `take_turns`."""
+    """Runs one worker on its own; see `take_turns`."""
     return take_turns({OURS: command}, N_TURNS, timeout, **variables)[OURS]
 
 
 def take_turns(
     commands: dict[str, Sequence[object]], n_turns: int, timeout: float, **variables: str
 ) -> Round:
-    """Runs workers, which train in turns, each while the others wait, and in alternating order.
+    """Runs workers that train in turns, in alternating order, each while the others wait.
 
-    What disturbs the machine then disturbs all alike: ratios of a turn are exact to a few percent.
-    Workers that take no turns run one after the other.
+    A slow phase of the machine then affects all of them alike, so the ratios of each turn are exact to a
+    few percent. Workers that do not take turns run one after the other.
 
     Args:
-        commands: Command lines, by the names of libraries.
-        n_turns: How often each trains, once it has compiled.
-        timeout: Seconds after which a worker is ended.
+        commands: The command line of each library.
+        n_turns: Number of timed runs of each worker, after compilation.
+        timeout: Seconds before a worker is killed.
         **variables: Environment variables.
 
     Returns:
-        What each measured, or only `failure`: besides its own report, the speed in each turn, `turns`,
-        and their median.
+        The report of each worker with its speed in each turn (`turns`) and their median; only `failure`
+        if it failed.
     """
     with contextlib.ExitStack() as stack:
         players = {
@@ -90,23 +90,23 @@ def take_turns(
 
 
 def add_turn(result: Result, seconds: float) -> None:
-    """Adds the speed of a turn that took some seconds, and renews the median."""
+    """Adds the speed of one turn, given its duration in seconds, and updates the median."""
     turns = result.setdefault("turns", [])
     turns.append(result[STEPS_OF_A_TURN] / seconds)
     result["steps_per_second"] = statistics.median(turns)
 
 
 class Player:
-    """A worker in a fresh process, and in a folder of its own, which goes with what it leaves.
+    """A worker in a fresh process, with a temporary working directory.
 
     Attributes:
-        result: What it has measured so far, or only `failure`.
+        result: Its measurements so far; only `failure` if it failed.
     """
 
     def __init__(
         self, command: Sequence[object], timeout: float, variables: dict[str, str]
     ) -> None:
-        """Starts the process, and waits for its report."""
+        """Starts the process and waits for its report."""
         self._left = contextlib.ExitStack()
         folder = self._left.enter_context(tempfile.TemporaryDirectory())
         errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
@@ -130,7 +130,7 @@ class Player:
         self._takes_turns = STEPS_OF_A_TURN in self.result
 
     def take_turn(self) -> None:
-        """Has it train once more, if it takes turns."""
+        """Times one more run, if the worker takes turns."""
         if not self._takes_turns or "failure" in self.result:
             return
         print(file=self._process.stdin, flush=True)
@@ -139,7 +139,7 @@ class Player:
             add_turn(self.result, float(seconds))
 
     def _next_line(self) -> str:
-        """A line of its output; without one, the result becomes its `failure`."""
+        """The next line of output; if there is none, stores the `failure` as the result."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith("{") or self.result:
@@ -162,17 +162,17 @@ class Player:
 
 
 def exit_if_any_failed(results: Iterable[Result]) -> None:
-    """Ends with an error if a run failed; the report is written by then."""
+    """Exits with an error if a run failed. Call it after writing the report."""
     if any("failure" in result for result in results):
         sys.exit("Some runs failed.")
 
 
 def parser(description: str, timeout: float) -> argparse.ArgumentParser:
-    """The options of all benchmarks that start processes."""
+    """A parser with the options of every benchmark that starts processes."""
     made = argparse.ArgumentParser(
         description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    about = "seconds after which a process is ended"
+    about = "seconds before a process is killed"
     made.add_argument("--timeout", type=float, default=timeout, help=about)
     return made
 
@@ -180,18 +180,18 @@ def parser(description: str, timeout: float) -> argparse.ArgumentParser:
 def parser_of_two(
     description: str, libraries: Iterable[str], timeout: float
 ) -> argparse.ArgumentParser:
-    """The options of a benchmark of this library and another."""
+    """A parser with the options of a benchmark that compares this library with another."""
     made = parser(description, timeout)
     add = made.add_argument
     names = list(libraries)
-    add("--libraries", nargs="+", choices=names, default=names, help="who")
-    add("--peer-python", type=Path, help="Python that has the other; by default one is set up")
+    add("--libraries", nargs="+", choices=names, default=names, help="libraries to run")
+    add("--peer-python", type=Path, help="Python with the other library (default: set one up)")
     add("--markdown", type=Path, metavar="PATH", help="also write the report to this file")
     return made
 
 
 def positive(text: str) -> int:
-    """Reads a positive number."""
+    """Parses a positive integer."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("must be positive")
@@ -199,7 +199,7 @@ def positive(text: str) -> int:
 
 
 def named_path(text: str) -> tuple[str, Path]:
-    """Reads `NAME=PATH`."""
+    """Parses `NAME=PATH`."""
     name, _, path = text.partition("=")
     if name not in ENVIRONMENTS or not path:
         raise argparse.ArgumentTypeError(f"{text} is not NAME=PATH")
@@ -212,13 +212,13 @@ def in_turns(
     n_rounds: int,
     args: argparse.Namespace,
 ) -> dict[str, list[Round]]:
-    """Runs libraries in turns, in fresh processes.
+    """Runs the libraries in turns, in fresh processes.
 
     Args:
-        workers: Environment and file of each library, ours first.
-        works: Options of the workers, by what is measured.
-        n_rounds: Number of processes for each library and work, which differ in their seeds.
-        args: Options of the command line.
+        workers: Virtual environment and file of each library's worker, ours first.
+        works: Options of the workers for each piece of work.
+        n_rounds: Number of processes per library and piece of work, each with another seed.
+        args: Command-line options.
     """
     commands = {}
     for library in sorted(args.libraries, key=list(workers).index):

@@ -1,4 +1,4 @@
-"""A game of two whose perfect play is known, and opponents that look ahead in others."""
+"""A two-player game with known perfect play, and opponents for it and other games."""
 
 import copy
 import functools
@@ -14,17 +14,17 @@ N_MATCHES, MOST_TAKEN = 21, 3
 
 
 def at_random(key, obs, allowed):
-    """Moves at random."""
+    """A random allowed move."""
     return jax.random.categorical(key, jnp.where(allowed, 0.0, -jnp.inf))
 
 
 def one_of_the_best(key, values):
-    """One of the moves of the greatest value, each as likely."""
+    """A random move among those of the highest value."""
     return jax.random.categorical(key, jnp.where(values >= values.max(), 0.0, -jnp.inf))
 
 
 class Takeaway(Environment):
-    """Players take one to three of 21 matches in turn; whoever takes the last one wins."""
+    """Players take turns removing one to three of 21 matches; whoever takes the last one wins."""
 
     action_space = Discrete(MOST_TAKEN)
 
@@ -32,27 +32,27 @@ class Takeaway(Environment):
         self.opponent = opponent
 
     def against(self, opponent):
-        """The same game with another opponent."""
+        """Returns the same game with another opponent."""
         twin = copy.copy(self)
         twin.opponent = opponent
         return twin
 
     def reset(self, key):
-        """Starts a game, in which either begins."""
+        """Starts a game; a random player moves first."""
         who, key = jax.random.split(key)
         replied = self._reply(key, jnp.int32(N_MATCHES))
         matches = jnp.where(jax.random.bernoulli(who), N_MATCHES, replied)
         return self._observe(matches), matches
 
     def step(self, key, state, action):
-        """Takes matches, and has the opponent take some if there are any."""
+        """Takes matches, then lets the opponent take some if any are left."""
         left = jnp.maximum(state - action - 1, 0)
         after = jnp.where(left > 0, self._reply(key, left), 0)
         reward = jnp.where(left == 0, 1.0, jnp.where(after == 0, -1.0, 0.0))
         return Step(self._observe(after), after, reward, after == 0, jnp.bool(False), {})
 
     def action_mask(self, state):
-        """Nobody takes more than there are."""
+        """A player cannot take more matches than are left."""
         return jnp.arange(1, MOST_TAKEN + 1) <= state
 
     def _reply(self, key, matches):
@@ -64,7 +64,7 @@ class Takeaway(Environment):
 
 
 def perfect_at_takeaway(key, obs, allowed):
-    """Leaves a multiple of four, or else takes at random."""
+    """Leaves a multiple of four if possible; otherwise moves at random."""
     taken = jnp.arange(1, MOST_TAKEN + 1)
     good = (obs.argmax() - taken) % (MOST_TAKEN + 1) == 0
     return one_of_the_best(key, jnp.where(allowed, good, -jnp.inf))
@@ -79,10 +79,10 @@ def values_of_moves(board):
     """The value of each move in a position of tic-tac-toe under perfect play.
 
     Args:
-        board: 1 where whoever moves has a stone, 2 where the other has one.
+        board: 1 for stones of the player to move, 2 for stones of the other player.
 
     Returns:
-        1, 0 or -1 for a move that wins, draws or loses; -inf for one that is not allowed.
+        1, 0 or -1 for moves that win, draw or lose; -inf for illegal moves.
     """
     return tuple(_value_of(board, i) if x == 0 else -np.inf for i, x in enumerate(board))
 
@@ -98,7 +98,7 @@ def _value_of(board, move):
 
 @functools.cache
 def table_of_tic_tac_toe():
-    """The values of all moves in all positions, by the position as a number of base three."""
+    """The values of all moves in all positions, indexed by the position as a base-3 number."""
     values_of_moves((0,) * 9)
     table = np.zeros((3**9, 9), np.float32)
     for number in range(len(table)):
@@ -108,13 +108,13 @@ def table_of_tic_tac_toe():
 
 
 def perfect_at_tic_tac_toe(key, obs, allowed):
-    """One of the best moves, each as likely."""
+    """A random move among the best."""
     board = obs.reshape(9, 2).astype(jnp.int32) @ jnp.array([1, 2])
     return one_of_the_best(key, jnp.asarray(table_of_tic_tac_toe())[board @ jnp.asarray(POWERS)])
 
 
 def has_four(stones):
-    """Whether there are four in a row among stones of one colour, on boards of any leading axes."""
+    """Whether stones of one colour have four in a row, on boards with any leading axes."""
     rows, columns = stones.shape[-2:]
     found = jnp.zeros(stones.shape[:-2], bool)
     for down, right in ((0, 1), (1, 0), (1, 1), (1, -1)):
@@ -127,15 +127,16 @@ def has_four(stones):
 
 
 def values_of_columns(mine, theirs, depth):
-    """The value of each column of connect four, by looking ahead.
+    """The value of each column of connect four, by minimax search.
 
     Args:
-        mine: Where whoever moves has stones, shaped `(6, 7)`, the first row on top.
-        theirs: Where the other has some.
+        mine: Stones of the player to move, shaped `(6, 7)`, top row first.
+        theirs: Stones of the other player.
         depth: Number of moves to look ahead.
 
     Returns:
-        Greater if a win is nearer, less if a loss is, 0 if neither is in sight; -inf if it is full.
+        Positive for a win in sight, larger the nearer it is; negative for a loss; 0 for neither; -inf
+        for full columns.
     """
     height = mine.shape[0] - 1 - (mine | theirs).sum(axis=0)
     columns = jnp.arange(mine.shape[1])
@@ -150,6 +151,6 @@ def values_of_columns(mine, theirs, depth):
 
 
 def looking_ahead(depth, key, obs, allowed):
-    """Plays connect four by minimax, and one of the best moves that it finds."""
+    """A random move among the best that minimax finds in connect four."""
     mine, theirs = obs[..., 0].astype(bool), obs[..., 1].astype(bool)
     return one_of_the_best(key, values_of_columns(mine, theirs, depth))

@@ -1,7 +1,7 @@
-"""Measures PPO in MuJoCo environments on the host: its speed and what it learns, beside two others.
+"""Measures the speed and returns of PPO in MuJoCo on the host, compared with two other libraries.
 
-Every run is a fresh process, and the runs of the libraries alternate. The other libraries live in a
-virtual environment of their own, which this script makes from PyPI.
+Every run is a fresh process, and the runs of the libraries alternate. The other libraries are installed
+from PyPI in their own virtual environment.
 """
 
 import argparse
@@ -21,7 +21,7 @@ WORKERS = {  # environment, file and options of each
     "sb3": ("sbx", "sb3_host_ppo.py", []),
 }
 QUANTITIES = {
-    "Steps a second": ("steps_per_second", ",.0f"),
+    "Steps per second": ("steps_per_second", ",.0f"),
     "First two updates (s)": ("first_seconds", ".1f"),
     "Return": ("mean_return", ",.0f"),
 }
@@ -41,18 +41,18 @@ def parse_args() -> argparse.Namespace:
     """Reads the command line."""
     parser = peers.parser(__doc__, timeout=3600.0)
     add = parser.add_argument
-    add("--libraries", nargs="+", choices=WORKERS, default=list(WORKERS), help="who")
-    add("--peer-python", type=Path, help="Python that has the others; by default one is set up")
+    add("--libraries", nargs="+", choices=WORKERS, default=list(WORKERS), help="libraries to run")
+    add("--peer-python", type=Path, help="Python with the other libraries (default: set one up)")
     add("--markdown", type=Path, metavar="PATH", help="also write the report to this file")
-    add("--envs", nargs="*", default=["HalfCheetah-v5", "Hopper-v5"], help="trained in")
-    add("--steps", type=peers.positive, default=300_000, help="environment steps of a training")
-    add("--seeds", type=peers.positive, default=3, help="trainings of each library")
-    add("--episodes", type=peers.positive, default=10, help="of the evaluation at the end")
+    add("--envs", nargs="*", default=["HalfCheetah-v5", "Hopper-v5"], help="environments")
+    add("--steps", type=peers.positive, default=300_000, help="environment steps per run")
+    add("--seeds", type=peers.positive, default=3, help="seeds per library")
+    add("--episodes", type=peers.positive, default=10, help="episodes of the evaluation at the end")
     return parser.parse_args()
 
 
 def one_round(env: str, seed: int, args: argparse.Namespace) -> Round:
-    """Measures each library with one seed."""
+    """Runs each library with one seed."""
     results = {}
     for library in args.libraries:
         name, file, options = WORKERS[library]
@@ -65,7 +65,7 @@ def one_round(env: str, seed: int, args: argparse.Namespace) -> Round:
 
 
 def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
-    """Writes the results as a page of Markdown."""
+    """The page, in Markdown."""
     rows = [
         row_of(env, library, [found[library] for found in of_env])
         for (env, of_env), library in itertools.product(rounds.items(), args.libraries)
@@ -75,11 +75,13 @@ def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
     }
     parts = [
         "# PPO in MuJoCo",
-        f"By `python benchmarks/ppo_mujoco.py`, {reports.machine()}.",
-        f"Medians over {args.seeds} seeds, each a training of {args.steps:,} steps in 8 environments; "
-        "of returns also the lowest and highest. A return is the mean of greedy episodes at the end. "
-        "All have the same networks, optimizer, minibatches, epochs and normalisation.",
+        "How do the speed and the returns of PPO in MuJoCo compare with sbx and Stable-Baselines3? All "
+        "three get the same networks, optimizer, minibatches, epochs and normalisation, and train for "
+        f"{args.steps:,} steps in 8 environments. The table shows medians over {args.seeds} seeds. "
+        f"The return is the mean over {args.episodes} greedy episodes after training, with the lowest "
+        "and the highest seed in parentheses.",
         reports.table(["Environment", "Library", *QUANTITIES], rows),
+        reports.measured_by("python benchmarks/ppo_mujoco.py"),
         reports.version_table(columns),
         *reports.failures(columns),
     ]

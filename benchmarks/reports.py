@@ -1,4 +1,4 @@
-"""Parts of reports: tables and pictures, and results that are kept from run to run."""
+"""Building blocks of the reports: tables, plots, and results saved between runs."""
 
 import datetime
 import importlib.metadata
@@ -21,13 +21,18 @@ from peers import Result, Round
 
 
 def machine() -> str:
-    """When and on what this runs."""
+    """The date and the machine."""
     cores = "1 core" if n_cores() == 1 else f"{n_cores()} cores"
-    return f"on {datetime.date.today()}: {processor()}, {cores}, {platform.system()}"
+    return f"on {datetime.date.today()} ({processor()}, {cores}, {platform.system()})"
+
+
+def measured_by(command: str) -> str:
+    """The paragraph that says when a page was measured, and how to reproduce it."""
+    return f"Measured {machine()}. To reproduce: `{command}`."
 
 
 def processor() -> str:
-    """Model of the processor."""
+    """The CPU model."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -35,12 +40,12 @@ def processor() -> str:
 
 
 def n_cores() -> int:
-    """Number of logical processors that this process may use."""
+    """The number of logical cores available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def versions(*names: str) -> str:
-    """The versions of packages, of those that are installed."""
+    """Names and versions of the given packages, without those not installed."""
     installed = [name for name in names if importlib.util.find_spec(name) is not None]
     return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in installed)
 
@@ -56,12 +61,12 @@ def table(head: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
 
 
 def measured(results: Iterable[Result], key: str) -> Iterator[Any]:
-    """The values of `key` in the runs that did not fail."""
+    """Yields the value of `key` in each run that did not fail."""
     return (result[key] for result in results if "failure" not in result)
 
 
 def label(results: Iterable[Result], otherwise: str) -> str:
-    """A library and its version, as its own runs say."""
+    """A library and the version that its runs report."""
     name = next(measured(results, "library"), otherwise)
     return f"{name} {next(measured(results, 'versions'), {}).get(name, '')}".strip()
 
@@ -73,7 +78,7 @@ def median(results: Iterable[Result], key: str, form: str) -> str:
 
 
 def ratio(pairs: Iterable[tuple[Result, Result]], key: str) -> str:
-    """The median of a quantity of ours, divided by the peer's of the same pair, and its range."""
+    """The median ratio, ours divided by theirs, and its range."""
     ratios = ratios_of(pairs, key)
     if not ratios:
         return "-"
@@ -82,7 +87,7 @@ def ratio(pairs: Iterable[tuple[Result, Result]], key: str) -> str:
 
 
 def ratios_of(pairs: Iterable[tuple[Result, Result]], key: str) -> list[float]:
-    """A quantity of ours, divided by the peer's of the same pair; of speeds, in each turn."""
+    """The ratio of each pair, ours divided by theirs; of speeds, the ratio of each turn."""
     complete = [pair for pair in pairs if all(key in result for result in pair)]
     values = [(ours[key], theirs[key]) for ours, theirs in complete]
     if key == "steps_per_second" and all("turns" in result for pair in complete for result in pair):
@@ -92,11 +97,11 @@ def ratios_of(pairs: Iterable[tuple[Result, Result]], key: str) -> list[float]:
 
 
 def comparison(title: Any, rounds: list[Round], quantities: dict[str, str]) -> Iterator[list[Any]]:
-    """Rows of a table: the medians of each library, and the ratios of ours to another.
+    """Yields table rows: the medians of each library, and the ratios if there are two.
 
     Args:
-        title: What was timed.
-        rounds: What was measured.
+        title: The first cell of each row: what was timed.
+        rounds: Results of all rounds.
         quantities: Format of each quantity, by its key in a result.
     """
     for library in rounds[0]:
@@ -109,7 +114,7 @@ def comparison(title: Any, rounds: list[Round], quantities: dict[str, str]) -> I
 
 
 def columns(rounds: Iterable[Round]) -> dict[str, list[Result]]:
-    """All results of each library, by its name and version."""
+    """The results of all rounds, grouped by library name and version."""
     groups: dict[str, list[Result]] = {}
     for found in rounds:
         for library, result in found.items():
@@ -118,7 +123,7 @@ def columns(rounds: Iterable[Round]) -> dict[str, list[Result]]:
 
 
 def version_table(columns: dict[str, list[Result]]) -> str:
-    """A table of the versions that runs report besides their library's, by the name of a column."""
+    """A table of the package versions that the runs report, with a column per library."""
     versions = [next(measured(results, "versions"), {}) for results in columns.values()]
     libraries = {
         library for results in columns.values() for library in measured(results, "library")
@@ -129,7 +134,7 @@ def version_table(columns: dict[str, list[Result]]) -> str:
 
 
 def failures(columns: dict[str, list[Result]]) -> list[str]:
-    """Paragraphs that list the runs that failed, if any."""
+    """Paragraphs that list failed runs, if there are any."""
     lines = [
         f"- {name}: {result['failure']}"
         for name, results in columns.items()
@@ -138,7 +143,7 @@ def failures(columns: dict[str, list[Result]]) -> list[str]:
     ]
     if not lines:
         return []
-    return ["Runs that failed, which no number above includes:", "\n".join(lines)]
+    return ["These runs failed and are not included in the numbers above:", "\n".join(lines)]
 
 
 def write(page: str, path: Path | None) -> None:
@@ -310,16 +315,16 @@ def draw(
         plt.close(figure)
 
 
-# Results that are kept in a file, so that a page can be made of several runs of a benchmark.
+# Results saved in a file, so that a page can combine several runs of a benchmark.
 
 
 def kept(path: Path) -> dict[str, Any]:
-    """The results so far: by the name of a piece of work, and by who did it."""
+    """The saved results, nested by the names given to `keep`."""
     return json.loads(path.read_text()) if path.exists() else {}
 
 
 def keep(path: Path, *names: str, result: Any) -> None:
-    """Adds or replaces a result, beside what other runs may have added in the meantime."""
+    """Adds or replaces one result in the file, which other runs may have changed since."""
     found = place = kept(path)
     for name in names[:-1]:
         place = place.setdefault(name, {})

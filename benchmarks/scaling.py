@@ -1,7 +1,7 @@
-"""Measures how PPO scales over devices.
+"""Measures how PPO scales across devices.
 
-Every run is a fresh process. Without accelerators the devices are parts of the CPU that JAX makes, as
-many as asked for: more of them than cores show only what sharing costs.
+Every run is a fresh process. Without accelerators, JAX splits the CPU into the requested number of
+devices; with more devices than cores, the result only shows the overhead of sharing.
 """
 
 import argparse
@@ -16,17 +16,14 @@ import reports
 from peers import Result
 from workers.tasks import CARTPOLE
 
-INTRODUCTION = """# Scaling over devices
+INTRODUCTION = """# Scaling across devices
 
-PPO on CartPole-v1 with 64 x 64 units, 128 steps a rollout, 4 epochs of 4 minibatches, 8 groups, measured
-by `python benchmarks/scaling.py --markdown docs/benchmarks/scaling.md`
-{machine}.
+How much faster is PPO on several devices? It trains in CartPole-v1 with two layers of 64 units, rollouts
+of 128 steps, 4 epochs of 4 minibatches, and 8 groups. Each number is the median over {repeats} fresh
+processes; the ratio compares with one device in the same round.
 
-Each number is the median over {repeats} fresh processes.
-A ratio compares with one device in the same round.
-Each device has its own core, as long as there are cores. Otherwise one CPU device
-would compute with all cores of the machine, and further devices on the same cores would not make it
-faster."""
+The devices share one CPU. Each is limited to one core while there are enough cores: a single device
+would otherwise use all of them, and more devices could not be faster."""
 Results = dict[tuple[int, int], list[Result]]
 
 
@@ -47,11 +44,12 @@ def main() -> None:
             print(f"{devices} devices, {envs} environments: {result}", file=sys.stderr)
             results[devices, envs].append(result)
     sections = [
-        INTRODUCTION.format(machine=reports.machine(), repeats=args.repeats),
-        f"## Strong scaling: {args.envs:,} environments in all",
+        INTRODUCTION.format(repeats=args.repeats),
+        f"## Strong scaling: {args.envs:,} environments in total",
         scaling_table(results, strong),
-        f"## Weak scaling: {args.envs:,} environments on each device",
+        f"## Weak scaling: {args.envs:,} environments per device",
         scaling_table(results, weak),
+        reports.measured_by("python benchmarks/scaling.py"),
         *reports.failures({f"{d} devices, {n} environments": r for (d, n), r in results.items()}),
     ]
     reports.write("\n\n".join(sections), args.markdown)
@@ -62,16 +60,16 @@ def parse_args() -> argparse.Namespace:
     """Reads the command line."""
     parser = peers.parser(__doc__, timeout=600.0)
     add = parser.add_argument
-    add("--repeats", type=peers.positive, default=2, help="processes for each number")
+    add("--repeats", type=peers.positive, default=2, help="processes per number")
     add("--devices", nargs="+", type=int, default=[1, 2, 4], help="numbers of devices, 1 first")
-    add("--envs", type=int, default=2048, help="environments of all devices, or of each")
-    add("--seconds", type=float, default=1.0, help="aimed length of a timed call")
+    add("--envs", type=int, default=2048, help="environments in total, and per device")
+    add("--seconds", type=float, default=1.0, help="approximate length of a timed call")
     add("--markdown", type=Path, metavar="PATH", help="also write the report to this file")
     return parser.parse_args()
 
 
 def on_cores(n_devices: int) -> list[str]:
-    """The words that give a command one core for each CPU device, as far as there are cores."""
+    """The command prefix that limits each CPU device to one core, while there are enough cores."""
     if not (hasattr(os, "sched_getaffinity") and shutil.which("taskset")):
         return []
     cores = sorted(os.sched_getaffinity(0))[:n_devices]
@@ -79,13 +77,13 @@ def on_cores(n_devices: int) -> list[str]:
 
 
 def scaling_table(results: Results, works: list[tuple[int, int]]) -> str:
-    """Speeds, and their ratios to the first."""
+    """A table of speeds and their ratios to the first."""
     rows = []
     for work in works:
         pairs = zip(results[work], results[works[0]], strict=True)
         speed = reports.median(results[work], "steps_per_second", ",.0f")
         rows.append([*work, speed, reports.ratio(pairs, "steps_per_second")])
-    return reports.table(["Devices", "Environments", "Environment steps a second", "Ratio"], rows)
+    return reports.table(["Devices", "Environments", "Environment steps per second", "Ratio"], rows)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Measures how long a script takes to start, in jaxagents and in rejax, until PPO has made an update.
+"""Measures the time from starting a script to the first update of PPO, in jaxagents and in rejax.
 
 Every start is a fresh process, and the two libraries alternate. A cold start compiles its programs; a
-warm one finds them in the compilation cache of JAX, where the cold one has put them. rejax lives in a
-virtual environment of its own, which this script makes from PyPI with the same versions of JAX.
+warm start loads them from JAX's compilation cache, where the cold start saved them. rejax is installed
+from PyPI in its own virtual environment, with the same version of JAX.
 """
 
 import argparse
@@ -17,10 +17,10 @@ LIBRARIES = {
     "rejax": ("rejax", "rejax_startup.py"),
 }
 STAGES = {  # how each is called in the report, by its name in a worker's result
-    "package": "`import` of the package",
-    "imports": "... and of all that the script needs",
-    "agent": "... and the agent made",
-    "update": "... and one update made",
+    "package": "Package imported",
+    "imports": "Everything imported",
+    "agent": "Agent created",
+    "update": "First update done",
 }
 STARTS = "cold", "warm"
 
@@ -28,7 +28,9 @@ STARTS = "cold", "warm"
 def main() -> None:
     """Runs the benchmark and prints its report."""
     parser = peers.parser_of_two(__doc__, LIBRARIES, timeout=300.0)
-    parser.add_argument("--repeats", type=peers.positive, default=5, help="starts of each kind")
+    parser.add_argument(
+        "--repeats", type=peers.positive, default=5, help="cold and warm starts per library"
+    )
     args = parser.parse_args()
     rounds = peers.in_turns(LIBRARIES, {"PPO": []}, args.repeats, args)["PPO"]
     worker = [sys.executable, peers.WORKERS / "command_line.py"]
@@ -48,15 +50,16 @@ def report(rounds: list[Round], lines: list[Result], args: argparse.Namespace) -
     first_bars = [reports.median(lines, which, ".2f") for which in STARTS]
     return "\n\n".join(
         [
-            "# Start of a script",
-            f"Made by `python benchmarks/startup.py --repeats {args.repeats}`, {reports.machine()}.",
-            "Seconds since the start of a process: a script that trains PPO on CartPole-v1 with 64 "
-            "environments, without evaluation. A warm start finds compiled programs in the cache of "
-            "JAX (`jaxagents.cache_programs()`). Medians of fresh processes; each ratio compares two "
-            "consecutive starts, ours over the other's, with the range.",
+            "# Startup time",
+            "How long does a script take until its first update? It trains PPO in CartPole-v1 with 64 "
+            "environments, without evaluation. A cold start compiles its programs; a warm start loads "
+            "them from JAX's cache (`jaxagents.cache_programs()`). The table shows seconds since the "
+            "start of the process, as medians over fresh processes. Each ratio compares two "
+            "consecutive starts, jaxagents / rejax, with its range in parentheses.",
             reports.table(["", "", *STAGES.values()], rows),
             "`jaxagents train ppo CartPole-v1` shows its first update after "
-            f"{first_bars[0]} s, and after {first_bars[1]} s when warm.",
+            f"{first_bars[0]} s cold and {first_bars[1]} s warm.",
+            reports.measured_by(f"python benchmarks/startup.py --repeats {args.repeats}"),
             reports.version_table(columns),
             *reports.failures(columns),
         ]

@@ -1,4 +1,4 @@
-"""Counts the kernels that one update of PPO starts on a GPU, which need not be there."""
+"""Counts the kernels that one update of PPO launches on a GPU, without needing one."""
 
 import argparse
 import importlib
@@ -37,25 +37,25 @@ STARTS_NOTHING = {
     "parameter",
     "tuple",
 }
-PARTS = {  # by the function that has the loop
-    "collect": "a step of the rollout",
-    "collect_trajectories": "a step of the rollout",
+PARTS = {  # by the function that contains the loop
+    "collect": "rollout step",
+    "collect_trajectories": "rollout step",
     "_values_at_once": "values",
     "scan_backwards": "advantages",
     "calculate_gae": "advantages",
-    "fit": "an epoch",
-    "train_iteration": "an epoch",
-    "_epoch": "a gradient step",
-    "update_epoch": "a gradient step",
+    "fit": "epoch",
+    "train_iteration": "epoch",
+    "_epoch": "gradient step",
+    "update_epoch": "gradient step",
 }
-ONCE = "once"
+ONCE = "once per update"
 
 Counts = list[tuple[str, int, int]]
-"""Of each loop: what it computes, how often, and the kernels of each time."""
+"""For each loop: the part it computes, how often it runs, and the kernels each time."""
 
 
 def compiled(trainer: Any) -> str:
-    """An update of a trainer, compiled for an H100."""
+    """The text of a trainer's update, compiled for an H100."""
     options = {"platform": "cuda", "target_config": H100, "topology": "1x1x1"}
     device = topologies.get_topology_desc(**options).devices[0]
     place = jax.sharding.SingleDeviceSharding(device)
@@ -67,10 +67,9 @@ def compiled(trainer: Any) -> str:
 
 
 def kernels(program: str) -> Counts:
-    """Counts the kernels, copies and calls of libraries in each loop of a compiled program.
+    """Counts the kernels, copies and library calls in each loop of a compiled program.
 
-    Of the branches of a conditional, the longest counts. A loop whose turns XLA does not know counts as
-    one turn.
+    Only the longest branch of a conditional counts. A loop with an unknown trip count counts once.
     """
     bodies, entry, found = {}, "", []
     for line in program.splitlines():
@@ -81,7 +80,7 @@ def kernels(program: str) -> Counts:
             lines.append((operation[1], line))
 
     def count(name: str, times: int) -> int:
-        """Of a computation without its loops, which are added to what was found."""
+        """Counts a computation without its loops, which are added to `found`."""
         total = 0
         for kind, line in bodies[name]:
             inner = {
@@ -108,13 +107,13 @@ def kernels(program: str) -> Counts:
 
 
 def branches(inner: dict[str, list[str]]) -> Iterator[str]:
-    """The computations of a conditional."""
+    """The branches of a conditional."""
     for key in ("branch_computations", "true_computation", "false_computation"):
         yield from inner.get(key, ())
 
 
 def part_of(loop: str, program: str) -> str:
-    """The part of an update that a loop computes, by the function that has it."""
+    """The part of an update that a loop computes, from the function that contains it."""
     number = re.search(r"stack_frame_id=(\d+)", loop)
     for table, key in (
         ("StackFrames", "file_location_id"),

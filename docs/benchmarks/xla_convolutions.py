@@ -1,6 +1,6 @@
-"""Reproduces that gradients of convolutions are slow inside of a loop on a CPU. It needs JAX alone.
+"""Shows that gradients of convolutions are slow inside a loop on a CPU. It only needs JAX.
 
-The gradient of each operand is computed in a program of its own, and in the body of a `fori_loop`.
+The gradient of each operand is timed outside a loop, and in the body of a `fori_loop`.
 """
 
 import time
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 BATCH, N_STEPS = 256, 2
-LAYERS = {  # side of the images, channels, features, side of the kernel, stride
+LAYERS = {  # input size, input channels, output channels, kernel size, stride
     "84 x 84 x 4, 32 of 8 x 8, stride 4": (84, 4, 32, 8, 4),
     "20 x 20 x 32, 64 of 4 x 4, stride 2": (20, 32, 64, 4, 2),
     "9 x 9 x 64, 64 of 3 x 3": (9, 64, 64, 3, 1),
@@ -17,7 +17,7 @@ LAYERS = {  # side of the images, channels, features, side of the kernel, stride
 
 
 def main() -> None:
-    """Prints the milliseconds of each gradient as a table."""
+    """Prints a table of the milliseconds per gradient."""
     print(f"jax {jax.__version__}, {jax.devices()[0].platform}\n")
     print("| Convolution | Gradient | Alone (ms) | In a loop (ms) | Ratio |")
     print("|---|---|---|---|---|")
@@ -32,7 +32,7 @@ def main() -> None:
             )
 
         output, transpose = jax.vjp(convolve, x, kernel)
-        for i, operand in enumerate(("images", "kernel")):
+        for i, operand in enumerate(("input", "kernel")):
 
             def gradient(given, i=i, transpose=transpose):
                 return transpose(given)[i].mean()
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def milliseconds(function, *args):
-    """The median of five calls, after one that compiles."""
+    """The median time of five calls, after one that compiles."""
     jax.block_until_ready(function(*args))
     times = []
     for _ in range(5):

@@ -54,6 +54,6 @@ def test_kernels_of_a_loop_count_as_often_as_its_turns(monkeypatch):
     monkeypatch.syspath_prepend(WORKERS)
     kernels = importlib.import_module("gpu_kernels").kernels
     known = LOOP.replace("TURNS", 'backend_config={"known_trip_count":{"n":"7"}},')
-    assert kernels(known) == [("once", 1, 1), ("a step of the rollout", 7, 3)]
+    assert kernels(known) == [("once per update", 1, 1), ("rollout step", 7, 3)]
     unknown = LOOP.replace("TURNS", "")
-    assert kernels(unknown) == [("once", 1, 1), ("a step of the rollout", 1, 4)]
+    assert kernels(unknown) == [("once per update", 1, 1), ("rollout step", 1, 4)]
