@@ -9,6 +9,9 @@ RUNNABLE := $(VENV)/.runnable
 # Processes that tests start would compile all modules anew, where the environment says not to keep them.
 export PYTHONDONTWRITEBYTECODE :=
 
+# The site links to where this copy came from, if that is known.
+export REPOSITORY_URL ?= $(shell git config remote.origin.url | sed -E 's|^git@([^:]+):|https://\1/|; s|\.git$$||')
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all lint format options docs site bench bench-quick dist clean
 

@@ -1,7 +1,10 @@
 """The documentation site: nothing fetched from elsewhere, and code that fits on a page."""
 
 import dataclasses
+import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -32,6 +35,22 @@ def test_scripts_and_styles_are_part_of_the_site():
     for name in (*settings["extra_javascript"], *settings["extra_css"]):
         assert (DOCS / name).is_file()
     assert settings["theme"]["font"] is False  # else the theme loads one
+
+
+@pytest.mark.skipif(not (shutil.which("make") and shutil.which("git")), reason="needs make and git")
+@pytest.mark.parametrize("origin", ["https://host.org/of/name", "git@host.org:of/name.git"])
+def test_the_site_links_to_the_repository_that_it_was_cloned_from(origin: str, tmp_path: Path):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    environment = {"PATH": os.environ["PATH"]}
+    for command in (
+        ["git", "init", "--quiet"],
+        ["git", "config", "remote.origin.url", origin],
+        ["make", "--silent", "--eval=url: ; @echo $$REPOSITORY_URL", "url"],
+    ):
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+        )
+    assert done.stdout == "https://host.org/of/name\n"
 
 
 @pytest.mark.parametrize("scheme", ["default", "slate"])
