@@ -4,8 +4,8 @@
     python docs/make_curves.py --train ippo mappo rnd
 
 draws what `python benchmarks/presets.py --output docs/benchmarks/presets.json` measured, and rewrites
-the sections. Agents without a preset train the example on their page instead: `--train` does, in a minute or
-two each on two cores, and keeps the results in `docs/benchmarks/examples.json`.
+the sections. Agents without a preset train the example on their page instead: `--train` does, in a
+minute or two each on two cores, and keeps the results in `docs/benchmarks/examples.json`.
 """
 
 import argparse
@@ -27,7 +27,7 @@ TRAINED = DOCS / "benchmarks" / "examples.json"
 EXAMPLES = {"ippo": "Meeting", "mappo": "BlindMeeting", "rnd": "DeepSea-bsuite"}
 """The pages whose example is trained, with its environment."""
 CURVES = {
-    "ppo": {"PPO": "ppo-pendulum"},
+    "ppo": {"PPO": "ppo-cartpole"},
     "ippo": {"IPPO": "ippo"},
     "mappo": {"MAPPO": "mappo"},
     "reinforce": {"REINFORCE": "reinforce-cartpole"},

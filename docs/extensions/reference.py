@@ -201,9 +201,11 @@ def show_lifecycle(read: griffe.Class) -> None:
     for name in LIFECYCLE:
         summary = agent.all_members[name].docstring.value.partition("\n")[0]
         rows.append(
-            {"Method": f"[`{name}`][{AGENT}.{name}]", "What it does": summary}
+            {"Method": f"[`{name}`][{AGENT}.{name}]", "Description": summary}
         )
-    text = f"The arguments are those of [`Agent`][{AGENT}], and so are these methods:\n\n"
+    text = (
+        f"The arguments and these methods are those of [`Agent`][{AGENT}]:\n\n"
+    )
     text += table(rows)
     read.docstring.parsed.append(griffe.DocstringSectionText(text))
 
@@ -218,7 +220,7 @@ def show_hooks(read: griffe.Class, kind: type[Agent]) -> None:
             rows.append(
                 {
                     "Hook": f"[`{name}`][{hook.canonical_path}]",
-                    "What it gives": summary,
+                    "Description": summary,
                 }
             )
     read.docstring.parsed.append(
