@@ -83,10 +83,10 @@ class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):
         if is_standardised and config.samples_of_minibatch == 1:
             name = type(config).__name__
             raise ValueError(
-                f"A minibatch of {type(self).__name__} must have several samples, whose advantages "
-                f"are standardised: that of a single one would always be 0, but {name}.batch_size "
-                f"({config.batch_size}) * rollout_length ({config.rollout_length}) in "
-                f"{config.n_minibatches} minibatches is 1: take fewer minibatches, or a longer rollout."
+                f"A minibatch of {type(self).__name__} must have several samples, since their "
+                f"advantages are standardised, but {name}.batch_size ({config.batch_size}) * "
+                f"rollout_length ({config.rollout_length}) in {config.n_minibatches} "
+                "minibatches is 1: use fewer minibatches or a longer rollout."
             )
 
     def _actor_minibatch(

@@ -333,7 +333,7 @@ MISTAKES = {
     f"{CART} --ent-coef 0": "Did you mean '--ent-coeff'?",
     "replay x --updates 0": "--updates must be a positive integer, got 0.",
     "replay x --from -1": "--from must be an integer of 0 or more, got -1.",
-    "train dqn Pendulum-v1": "DQN acts in discrete spaces",
+    "train dqn Pendulum-v1": "DQN supports discrete actions, but",
     "train bc Pendulum-v1": "bc learns from data: give --dataset FILE",
     "train bc Pendulum-v1 --dataset no.npz": "no.npz: No such file",
     "resume x --n-steps 9.5": "--n-steps: no type matching",

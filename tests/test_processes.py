@@ -154,7 +154,7 @@ def test_a_restart_and_then_one_process_go_on_from_a_killed_training_bit_for_bit
     killed.communicate(timeout=60)
     assert killed.returncode == -9
     assert survivor.returncode not in (0, None)
-    assert re.search("Perhaps another process of this training has ended|another task died", error)
+    assert re.search("Perhaps another process of this run has ended|another task died", error)
     assert not (tmp_path / "checkpoints" / "8").exists()
     for i, text in enumerate(together.run(script, 2, 4, tmp_path)):
         assert text.splitlines()[-1] == f"{i} 8 [0, 2, 4, 6, 8]"

@@ -82,15 +82,15 @@ def own_network(agent: "OnPolicyBase", field: str) -> nn.Module:
         check_not_nnx(choice, f"{type(config).__name__}.{field}")
         if not callable(choice):
             raise TypeError(
-                f"{type(config).__name__}.{field} must be a flax.linen module, or a function that makes "
-                f"one of the configuration, got {choice!r}."
+                f"{type(config).__name__}.{field} must be a flax.linen module, or a function "
+                f"that makes one from the configuration, got {choice!r}."
             )
         _check_takes_configuration(choice, config, field)
         network = choice(config)
         if not isinstance(network, nn.Module):
             raise TypeError(
-                "A network must be a flax.linen module, or be called with the configuration to make "
-                f"one; {choice!r} gave {network!r}."
+                "A network must be a flax.linen module, or a function that makes one from the "
+                f"configuration; {choice!r} returned {network!r}."
             )
     return agent._for_observation(field, network)
 
@@ -221,7 +221,7 @@ def fits_of(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> tuple[Fi
             *given, weights = inputs
             losses, info = losses_and_info(loss(training, *given, runner.hyperparams))
             check_shape(hook, losses.shape, _n_samples(given), agent.episodes.actors_shape)
-            taken, whose = (*OF_EVERY_FIT, EXPLAINED_VARIANCE), "which updates report themselves"
+            taken, whose = (*OF_EVERY_FIT, EXPLAINED_VARIANCE), "which updates already report"
             check_not_taken(f"{hook} reports", sorted(info), taken, whose)
             if weights is None:
                 return losses, info
@@ -270,8 +270,8 @@ def _check_inputs(hook: str, inputs: object, lead: dict[str, int]) -> None:
     """Raises unless a hook returns a tuple of `Sequence`s or arrays with the given leading axes."""
     if not isinstance(inputs, tuple | list):
         raise TypeError(
-            f"{hook} must return a tuple, of what the loss takes between training and hyperparams, got "
-            f"a {type(inputs).__name__}."
+            f"{hook} must return a tuple, of the loss's arguments between training and "
+            f"hyperparams, got a {type(inputs).__name__}."
         )
     shape = tuple(lead.values())
     for x in jax.tree.leaves(inputs, is_leaf=is_sequence):
@@ -302,5 +302,7 @@ def numbers_of(actor: Info, critic: Info) -> Info:
             twice += [full_name] * (full_name in numbers)
             numbers[full_name] = x
     if twice:
-        raise ValueError(f"_actor_loss and _critic_loss both report {twice}: rename one of each.")
+        raise ValueError(
+            f"_actor_loss and _critic_loss both report {twice}: rename them in one of the two."
+        )
     return numbers

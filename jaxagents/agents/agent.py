@@ -146,9 +146,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             plain = ("callbacks", callbacks), ("loggers", loggers), ("mesh", mesh is not None)
             for what, is_given in plain:
                 if is_given:
-                    raise ValueError(
-                        f"Inside of jit or vmap, train takes no {what}: call it plainly."
-                    )
+                    raise ValueError(f"Inside jit or vmap, train takes no {what}: call it outside.")
             return RunResult(*OnDevice(self).train(key, hyperparams, runner, n_steps, shown))
         return self._train(key, hyperparams, runner, n_steps, shown, loggers, mesh, callbacks)
 
@@ -320,12 +318,12 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """
         if isinstance(mode, bool) or not (isinstance(mode, str) or hasattr(mode, "__index__")):
             raise TypeError(
-                f"restore takes 'best', 'last' or the number of an update step, got {mode!r}."
+                f"restore takes 'best', 'last' or the number of an update, got {mode!r}."
             )
         if not (best_fn is None or callable(best_fn)):
             raise TypeError(
-                f"best_fn must be a function of metrics, got {best_fn!r}: such as "
-                "lambda metrics: metrics['returns'].mean(-1).argmax()."
+                "best_fn must be a function of metrics, such as lambda metrics: "
+                f"metrics['returns'].mean(-1).argmax(), got {best_fn!r}."
             )
         given, strict = self._hyperparams(hyperparams), flag("strict", strict)
         runner, metrics = checkpoint.restore(self, mode, best_fn, given, strict)

@@ -29,20 +29,20 @@ def check_hooks_of_others(agent: type, learner: type[Learner]) -> None:
         if getattr(agent, hook, None) is not None:
             arguments = ", ".join(inspect.signature(getattr(learner, hook)).parameters)
             raise TypeError(
-                f"{agent.__name__}.{hook} would never be called: {hook} is a hook of the learner. Put "
-                f"it there, and name that learner:\n\n"
-                f"    class MyLearner({learner.__name__}):\n"
-                f"        def {hook}({arguments}): ...\n\n"
-                f"    class {agent.__name__}({agent.__mro__[1].__name__}):\n"
-                f"        {place} = MyLearner"
+                f"{agent.__name__}.{hook} would never be called: {hook} is a hook of the "
+                "learner. Define it there, and use that learner:\n\n    class "
+                f"MyLearner({learner.__name__}):\n        def {hook}({arguments}): ...\n\n    "
+                f"class {agent.__name__}({agent.__mro__[1].__name__}):\n        {place} = "
+                "MyLearner"
             )
     for hook in OnPolicyBase._hooks:
         if hook not in agent._hooks and is_own(agent, hook):
             raise TypeError(
-                f"{agent.__name__}.{hook} would never be called: it is a hook of PPO and its like, "
-                "subclasses of OnPolicyBase. Of other agents, the learner says what is learned, and an "
-                "environment changes by env_params of their hyperparameters, or in RandomParams. If it "
-                "is a method of your own, give it another name."
+                f"{agent.__name__}.{hook} would never be called: it is a hook of on-policy "
+                "agents, the subclasses of OnPolicyBase. For other agents, losses and targets "
+                "are hooks of the learner, and environments change by env_params of the "
+                "hyperparameters, or by RandomParams. If it is your own method, give it "
+                "another name."
             )
 
 
@@ -60,8 +60,8 @@ def check_plays_on_host(agent: type, base: type, names: Iterable[str]) -> None:
     own = [name for name in names if getattr(agent, name) is not getattr(base, name)]
     if own:
         raise TypeError(
-            f"{agent.__name__} overrides {' and '.join(own)}, which play in compiled environments "
-            "alone, but its environment runs on the host: override _learn, or a hook."
+            f"{agent.__name__} overrides {' and '.join(own)}, which only works with compiled "
+            "environments, but its environment runs on the host: override _learn, or a hook."
         )
 
 

@@ -109,8 +109,8 @@ class OnPolicyConfig(Config):
         if "learning_rate" not in fixed and not accepted_names(self.optimizer, ["learning_rate"]):
             given = getattr(self.optimizer, "__name__", self.optimizer)
             raise TypeError(
-                f"{type(self).__name__}.optimizer must take a learning_rate, which is a hyperparameter, "
-                f"as optax.adam does, got {given}: to fix it nevertheless, give "
+                f"{type(self).__name__}.optimizer must take a learning_rate, as optax.adam "
+                f"does, since it is a hyperparameter, got {given}: to fix it anyway, pass "
                 "functools.partial(optax.adam, learning_rate=1e-3)."
             )
         self._check_networks()
@@ -142,23 +142,23 @@ class OnPolicyConfig(Config):
             ),
             (
                 has_trunk and memory is not None,
-                f"{name}.memory={memory!r} is for default networks without a trunk, but trunk is "
-                "given: put the memory into it, with jaxagents.networks.WithMemory.",
+                f"{name}.memory={memory!r} is for default networks without a trunk, but a trunk "
+                "is given: put the memory into it, with jaxagents.networks.WithMemory.",
             ),
             (
                 has_trunk and sharing == "torso",
-                f"{name}.network_sharing='torso' is for default networks without a trunk, but trunk is "
-                f"given: have actors share it, with {per_actor}.",
+                f"{name}.network_sharing='torso' is for default networks without a trunk, but a "
+                f"trunk is given: have actors share it, with {per_actor}.",
             ),
             (
                 are_given and memory is not None,
-                f"{name}.memory={memory!r} is for default networks, but {both}: put the memory into "
-                "these, with jaxagents.networks.WithMemory.",
+                f"{name}.memory={memory!r} is for default networks, but {both}: put the memory "
+                "into them, with jaxagents.networks.WithMemory.",
             ),
             (
                 are_given and sharing != "separate",
-                f"{name}.network_sharing={sharing!r} is for default networks, but {both}: lift these "
-                f"yourself, with {per_actor}.",
+                f"{name}.network_sharing={sharing!r} is for default networks, but {both}: lift "
+                f"them yourself, with {per_actor}.",
             ),
             (
                 sharing == "torso" and memory is not None,
@@ -381,12 +381,12 @@ class OffPolicyConfig(SequencesConfig):
             )
         if self.buffer_on_host and self.prioritised_replay:
             raise ValueError(
-                f"{name}.buffer_on_host draws uniformly: leave out prioritised_replay, or keep the "
-                "buffer on the device."
+                f"{name}.buffer_on_host samples uniformly: leave out prioritised_replay, or "
+                "keep the buffer on the device."
             )
         if self.buffer_on_host and self.checkpoint_buffer and self.checkpoint_dir is not None:
             raise ValueError(
-                f"{name}.buffer_on_host has a buffer that checkpoints leave out: set "
+                f"{name}.buffer_on_host keeps the buffer out of checkpoints: set "
                 "checkpoint_buffer=False."
             )
         if not self.has_memory:

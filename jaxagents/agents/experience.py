@@ -137,11 +137,11 @@ def act(
     shape, dtype = (agent.config.batch_size, *zero.shape), jnp.result_type(units)
     if jnp.shape(units) != shape:
         raise ValueError(
-            f"{hooks} must give one action of the learner for each environment, shape {shape}, got "
-            f"shape {jnp.shape(units)}."
+            f"{hooks} must return one action of the learner for each environment, shape "
+            f"{shape}, got shape {jnp.shape(units)}."
         )
     if not jnp.can_cast(dtype, zero.dtype, "same_kind"):
-        raise TypeError(f"{hooks} must give whole numbers where actions are discrete, got {dtype}.")
+        raise TypeError(f"{hooks} must return integers for discrete actions, got {dtype}.")
     units = agent._units.within_bounds(units)
     return learner.memory_after(seen, units), agent._units.to_environment(units)
 

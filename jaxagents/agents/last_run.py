@@ -18,8 +18,7 @@ from jaxagents.engine.program import RunnerT
 
 _RESULT = "train returns a runner and metrics, so write: runner, metrics = agent.train(...)"
 _AS_BEFORE = (
-    "Set final_info and summed_info, and define _eval_metrics, as they were, so that its metrics can "
-    "go on."
+    "Keep final_info, summed_info and _eval_metrics as they were, so that its metrics can continue."
 )
 
 
@@ -46,14 +45,15 @@ class LastRun(Generic[RunnerT]):
             )
         if metrics and "update_step" not in metrics:
             raise ValueError(
-                "metrics must come from a training, with 'update_step' of shape (points,), or {} for "
-                f"none, got {sorted(metrics)}."
+                "metrics must come from a run, with 'update_step' of shape (points,), or {} "
+                f"for none, got {sorted(metrics)}."
             )
         shape = np.shape(metrics["update_step"]) if metrics else (0,)
         if len(shape) != 1:
             raise ValueError(
-                "metrics must come from one training, with 'update_step' of shape (points,), got one "
-                f"of {shape}: select one with jax.tree.map(lambda x: x[i], (runner, metrics))."
+                "metrics must come from one run, with 'update_step' of shape (points,), got "
+                f"one of {shape}: select one with jax.tree.map(lambda x: x[i], (runner, "
+                "metrics))."
             )
         copies = jax.tree.map(np.array, metrics)  # the caller may change theirs
         self.runner, self._metrics, self._n_updates = runner, copies, n_updates
@@ -116,8 +116,9 @@ class LastRun(Generic[RunnerT]):
         folder = agent.config.checkpoint_dir
         if not earlier and folder is not None and saved_steps(folder):
             warnings.warn(
-                "This runner is not at the end of the training that the agent remembers, so that the "
-                f"metrics in {folder} begin anew. They go on from the runner of agent.restore('last').",
+                "This runner is not at the end of the run that the agent remembers, so the "
+                f"metrics in {folder} start over. They continue from the runner of "
+                "agent.restore('last').",
                 stacklevel=4,
             )
         return earlier
@@ -127,7 +128,7 @@ def select_run(runs: object, index: tuple[int, ...]) -> tuple[Any, Metrics]:
     """Selects one run out of many; see `Agent.select`."""
     if not isinstance(runs, tuple):
         raise TypeError(
-            "select takes what sweep or jax.vmap(agent.train) returned, and then positions, as in "
+            "select takes the result of sweep or jax.vmap(agent.train), and then indices, as in "
             f"agent.select(result, result.best, 0), got {runs!r} first."
         )
     runners, metrics = runs[:2]
@@ -136,8 +137,7 @@ def select_run(runs: object, index: tuple[int, ...]) -> tuple[Any, Metrics]:
         hasattr(i, "__index__") and -n <= i < n for i, n in zip(index, shape, strict=True)
     ):
         raise IndexError(
-            f"There are trainings along axes of lengths {shape}: give one position along each, got "
-            f"{index}."
+            f"There are runs along axes of lengths {shape}: give an index for each axis, got {index}."
         )
     runner, metrics = jax.tree.map(lambda x: x[index], (runners, metrics))
     return runner, metrics
@@ -150,8 +150,9 @@ def check_single(runner: Any) -> None:
         raise TypeError(f"A runner is needed{hint}, got a {type(runner).__name__}.")
     if jnp.ndim(runner.update_step):
         raise ValueError(
-            f"This runner is a stack of {runner.update_step.size} trainings: select one with "
-            "jax.tree.map(lambda x: x[i], (runner, metrics)), or go on with all in jax.vmap."
+            f"This runner is a stack of {runner.update_step.size} runs: select one with "
+            "jax.tree.map(lambda x: x[i], (runner, metrics)), or continue all of them with "
+            "jax.vmap."
         )
 
 
@@ -160,9 +161,9 @@ def check_not_used_up(runner: PyTree) -> None:
     check_single(runner)
     if is_used_up(runner):
         raise ValueError(
-            "This runner's arrays were used up by advance: go on with the runner that it returned, "
-            "which agent.collect_training(runner, metrics) makes the agent remember, or give it a "
-            "copy, jax.tree.map(jnp.copy, runner)."
+            "This runner's arrays were used up by advance: continue with the runner that it "
+            "returned, which agent.collect_training(runner, metrics) makes the agent remember, "
+            "or pass advance a copy, jax.tree.map(jnp.copy, runner)."
         )
 
 
@@ -216,9 +217,9 @@ def check_fits(agent: Behaviour, runner: Any) -> None:
             for shapes in (found, needed)
         )
         raise ValueError(
-            f"This runner does not fit {name}: its {path} {here}, but in a fresh runner it {there}. "
-            "A runner goes on with the environment, the networks, the batch_size and the other sizes "
-            "that it began with."
+            f"This runner does not fit {name}: its {path} {here}, but in a fresh runner it "
+            f"{there}. A runner continues with the environment, networks, batch_size and other "
+            "sizes that it began with."
         )
 
 
@@ -261,7 +262,7 @@ def check_same_metrics(agent: Behaviour, earlier: Metrics, runner: Any) -> None:
     if was_evaluated != ("lengths" in point):
         before = "was evaluated" if was_evaluated else "was not evaluated"
         raise ValueError(
-            f"This training {before} so far, and its metrics go on: make the agent with "
+            f"This run {before} so far, and its metrics must continue: make the agent with "
             f"eval_during_training={was_evaluated}."
         )
     had = {name: shape[1:] for name, shape in _shapes(earlier).items() if name not in runner.info}
@@ -269,8 +270,8 @@ def check_same_metrics(agent: Behaviour, earlier: Metrics, runner: Any) -> None:
     if was_evaluated and had["lengths"] != has["lengths"]:
         (n_before,), (n_now,) = had["lengths"], has["lengths"]
         raise ValueError(
-            f"This training was evaluated in {n_before} episodes so far, but the agent evaluates in "
-            f"{n_now}: set n_evals={n_before}, so that its metrics can go on."
+            f"This run was evaluated on {n_before} episodes so far, but the agent uses {n_now}: "
+            f"set n_evals={n_before}, so that its metrics can continue."
         )
     missing, new = sorted(had.keys() - has.keys()), sorted(has.keys() - had.keys())
     if missing or new:
@@ -278,12 +279,12 @@ def check_same_metrics(agent: Behaviour, earlier: Metrics, runner: Any) -> None:
         told = [
             f"{had} {names} so far, which the agent {has}" for had, names, has in changes if names
         ]
-        raise ValueError(f"The metrics of this training {', and '.join(told)}. {_AS_BEFORE}")
+        raise ValueError(f"The metrics of this run {', and '.join(told)}. {_AS_BEFORE}")
     for name, shape in had.items():
         if has[name] != shape:
             raise ValueError(
-                f"The metric {name!r} of this training had the shape {shape} at each point so far, but "
-                f"the agent's has {has[name]}. {_AS_BEFORE}"
+                f"The metric {name!r} of this run had the shape {shape} at each point so far, "
+                f"but the agent's has {has[name]}. {_AS_BEFORE}"
             )
 
 

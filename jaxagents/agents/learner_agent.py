@@ -310,20 +310,20 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         if space is None:
             raise ValueError(f"{agent} needs {environment}.action_space, which it lacks.")
         check_masks(self.episodes)
-        learners = {"discrete": self._discrete_learner, "box": self._continuous_learner}
-        kind = "discrete" if is_discrete(space) else "box" if is_box(space) else "other"
+        learners = {"discrete": self._discrete_learner, "continuous": self._continuous_learner}
+        kind = "discrete" if is_discrete(space) else "continuous" if is_box(space) else "other"
         if learners.get(kind) is None:
             acts_in = " and ".join(
                 kind for kind, learner in learners.items() if learner is not None
             )
             raise ValueError(
-                f"{agent} acts in {acts_in} spaces, but {environment}.action_space is {space!r}."
+                f"{agent} supports {acts_in} actions, but {environment}.action_space is {space!r}."
             )
         check_components(space, f"{environment}.action_space")
-        if kind == "box" and not (is_bounded(space) and math.prod(space.shape)):
+        if kind == "continuous" and not (is_bounded(space) and math.prod(space.shape)):
             raise ValueError(
-                f"{agent} needs a box of actions with finite bounds, but {environment}.action_space is "
-                f"{space!r}."
+                f"{agent} needs continuous actions with finite bounds, but "
+                f"{environment}.action_space is {space!r}."
             )
 
 

@@ -88,8 +88,9 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             check_plays_on_host(type(self), OffPolicyBase, ("_training_step",))
         elif self.config.buffer_on_host:
             raise ValueError(
-                f"{type(self.config).__name__}.buffer_on_host is for environments that are stepped on "
-                f"the host, but {self.episodes.env.name} is compiled: keep the buffer on the device."
+                f"{type(self.config).__name__}.buffer_on_host is for environments that run on "
+                f"the host, but {self.episodes.env.name} is compiled: keep the buffer on the "
+                "device."
             )
 
     def checkpointed(self, runner: OffPolicyRunner) -> OffPolicyRunner:
@@ -276,12 +277,11 @@ def _check_errors(learner: str, info: Info, n_samples: int) -> None:
     """Raises unless a learner reports one temporal-difference error per sample."""
     if "td_errors" not in info:
         raise TypeError(
-            "prioritised_replay needs a learner that takes weights and reports td_errors, which "
+            "prioritised_replay needs a learner that takes weights and reports td_errors, and "
             f"{learner} does not."
         )
     shape, given = (n_samples,), jnp.shape(info["td_errors"])
     if given != shape:
         raise ValueError(
-            f"{learner} must report one of td_errors for each sample, of shape {shape}, got shape "
-            f"{given}."
+            f"{learner} must report one td_error for each sample, shape {shape}, got shape {given}."
         )

@@ -108,7 +108,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
     def _checked(self, dataset: Dataset) -> dict[str, PyTree]:
         """The arrays that the learner needs, after checking that they fit the environment."""
         if not isinstance(dataset, Dataset):
-            hint = ": give Dataset(arrays)" if isinstance(dataset, Mapping) else ""
+            hint = ": pass Dataset(arrays)" if isinstance(dataset, Mapping) else ""
             raise TypeError(
                 f"{type(self).__name__} takes a jaxagents.data.Dataset, got a {type(dataset).__name__}"
                 f"{hint}."
@@ -130,8 +130,8 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
             # A memory advances one step per row.
             if "discounts" in dataset:
                 raise ValueError(
-                    f"{type(self).__name__} has a memory, which follows an episode step by step, but "
-                    "the dataset has 'discounts', so that its rows are over several steps: give the "
+                    f"{type(self).__name__} has a memory, which follows episodes step by step, "
+                    "but the dataset has 'discounts', so each row spans several steps: use the "
                     "dataset without n_step, or an agent without a memory."
                 )
             check_order(type(self).__name__, dataset)
@@ -221,9 +221,10 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         if wrong.size:
             row = wrong[0]
             raise ValueError(
-                f"The dataset takes action {actions[row]} in row {row}, whose action_mask allows only "
-                f"{np.flatnonzero(allowed[row]).tolist()}, and one that is forbidden in {len(wrong)} of "
-                f"{len(actions)} rows: leave these rows out, with get_subset, or mend the masks."
+                f"The dataset takes action {actions[row]} in row {row}, whose action_mask "
+                f"allows only {np.flatnonzero(allowed[row]).tolist()}, and takes forbidden "
+                f"actions in {len(wrong)} of {len(actions)} rows: leave these rows out, with "
+                "get_subset, or correct the masks."
             )
 
     def _create_runner(self, rng: Key[Array, ""], hyperparams: HyperparametersT) -> LearnerRunner:

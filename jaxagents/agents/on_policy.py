@@ -299,8 +299,9 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             return self._action_as_trained(training)
         if remembers(network_of(self, "actor_network")):
             raise TypeError(
-                f"The policy of {type(self).__name__} has a memory: call act(training, carry, obs), "
-                "which gives the memory afterwards and the action; initial_carry(training) is the first."
+                f"The policy of {type(self).__name__} has a memory: call act(training, carry, "
+                "obs), which returns the next memory and the action; initial_carry(training) "
+                "is the first memory."
             )
         check_single(obs, self._observation)
         with check_observation_on_error(obs, self._observation):
@@ -392,8 +393,8 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """
         if remembers(training.model_def):
             raise TypeError(
-                f"The critic of {type(self).__name__} has a memory: call _values(training, obs), which "
-                "gives the values of a whole minibatch."
+                f"The critic of {type(self).__name__} has a memory: call _values(training, "
+                "obs), which computes the values of a whole minibatch."
             )
         return training(obs, params=params).reshape(self.episodes.actors_shape)
 

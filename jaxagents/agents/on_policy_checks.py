@@ -63,21 +63,22 @@ def _check_hooks(agent: "OnPolicyBase") -> None:
     missing = [hook for hook in _POLICY_HOOKS if hook not in hooks]
     if missing and not (agent._gives("_distribution") or agent._gives("_distribution_of")):
         raise TypeError(
-            f"{name} has no policy: give the hooks {', '.join(missing)}, or "
-            "_distribution instead of all of them; or, for an actor network with a memory, "
-            "_distribution_of(output), which makes a distribution of actions of what it emits."
+            f"{name} has no policy: define the hooks {', '.join(missing)}, or just "
+            "_distribution; or, for an actor network with a memory, _distribution_of(output), "
+            "which turns its output into a distribution of actions."
         )
     blind = [*hooks, *["_distribution"] * agent._gives("_distribution")]
     if blind and remembers(network_of(agent, "actor_network")):
         raise TypeError(
-            f"{name} has an actor network with a memory, which {', '.join(blind)} would know "
-            "nothing of: give _distribution_of(output) alone."
+            f"{name} has an actor network with a memory, which {', '.join(blind)} would not "
+            "see: define only _distribution_of(output)."
         )
     gives_value = "_value" in vars(agent) or is_own(type(agent), "_value")
     if gives_value and remembers(network_of(agent, "critic_network")):
         raise TypeError(
             f"{name} has a critic network with a memory, for which {name}._value would never be "
-            "called: put what it computes into critic_network, or give the critic no memory."
+            "called: move what it computes into critic_network, or use a critic without a "
+            "memory."
         )
 
 
@@ -93,8 +94,8 @@ def _check_networks(agent: "OnPolicyBase") -> None:
             )
         if remembers(network):
             raise TypeError(
-                f"{name}: with config.trunk, the memory of {field} belongs into the trunk, which "
-                "alone sees observations in their order."
+                f"{name}: with config.trunk, the memory of {field} belongs in the trunk, as "
+                "only the trunk sees observations in order."
             )
     config, networks = agent.config, {field: network_of(agent, field) for field in fields}
     has_memory = {field: remembers(network) for field, network in networks.items()}
@@ -102,8 +103,8 @@ def _check_networks(agent: "OnPolicyBase") -> None:
     if config.memory is not None and forgetful:
         raise TypeError(
             f"{name}._{forgetful[0]} makes a network without a memory, although "
-            f"config.memory={config.memory!r}: make one with a memory, such as a WithMemory, and leave "
-            "config.memory alone."
+            f"config.memory={config.memory!r}: make one with a memory, such as WithMemory, and "
+            "leave config.memory unset."
         )
     if not any(has_memory.values()):
         return
@@ -144,8 +145,8 @@ def _check_outputs(agent: "OnPolicyBase") -> PyTree:
         for leaf in jax.tree.leaves(action) if is_discrete(agent.episodes.action_space) else []:
             if jnp.issubdtype(leaf.dtype, jnp.inexact):
                 raise TypeError(
-                    f"{name}: actions of {env.wording.environment} are discrete, and must be whole "
-                    "numbers, such as jnp.argmax or jax.random.categorical return, got "
+                    f"{name}: actions of {env.wording.environment} are discrete, and must be "
+                    "integers, such as jnp.argmax or jax.random.categorical return, got "
                     f"{leaf.dtype}."
                 )
         return action, greedy, distribution.log_prob(action), distribution.entropy()
@@ -179,8 +180,8 @@ def _check_distribution(distribution: PyTree, methods: Iterable[str], hook: str)
         ) from error
     if not all(map(is_numeric, jax.tree.leaves(distribution))):
         raise TypeError(
-            f"{wanted}, but {kind} is no pytree, so that no policy can be compiled with it: make it a "
-            "flax.struct.dataclass."
+            f"{wanted}, but {kind} is not a pytree, so a policy with it cannot be compiled: "
+            "make it a flax.struct.dataclass."
         )
 
 

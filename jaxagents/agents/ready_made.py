@@ -107,7 +107,7 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
         if space is None:
             raise ValueError(
                 f"{name} needs {env_name}.action_space; without it, subclass {name}Base and "
-                "give the policy."
+                "define the policy."
             )
         check_n_actors(self.episodes.env, name, self._is_of_actors)
         _check_axes_of_images(self, env_name)
@@ -117,8 +117,9 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
                 continue
             if not is_box(part):
                 raise ValueError(
-                    f"{name} acts in discrete and box spaces, and in dicts and tuples of them, but "
-                    f"{env_name}.action_space is {space!r}. Subclass {name}Base and give the policy."
+                    f"{name} supports discrete and continuous actions, and dicts and tuples of "
+                    f"them, but {env_name}.action_space is {space!r}. Subclass {name}Base and "
+                    "define the policy."
                 )
             if self.config.squash_actions and not is_bounded(part):
                 raise ValueError(
@@ -128,8 +129,8 @@ class ReadyMadePolicy(OnPolicyBase[OnPolicyConfigT, OnPolicyHyperparametersT]):
                 raise ValueError(f"{env_name}.action_space is empty: {space!r}.")
         if sharing != "separate" and not self.episodes.actors_shape:
             raise ValueError(
-                f"{name} has one actor, so that config.network_sharing={sharing!r} means nothing: leave "
-                "it out, or train several actors with IPPO or MAPPO."
+                f"{name} has one actor, so config.network_sharing={sharing!r} has no effect: "
+                "leave it out, or train several actors with IPPO or MAPPO."
             )
         super()._validate()
 
@@ -231,7 +232,7 @@ def _of_one_space(space: Space, output: PyTree, squash_actions: bool, env: str) 
     shape = tuple(space.shape)
     is_pair = isinstance(output, tuple | list) and len(output) == 2
     if not is_pair or not _ends_in(output[0], shape) or not _broadcasts(output[1], output[0]):
-        wanted = "a mean and a logarithm of the standard deviation, both of shape"
+        wanted = "a mean and a log standard deviation, both of shape"
         raise _misfit(f"{wanted} {shape} for {env}", output)
     mean, log_std = output
     log_std = jnp.broadcast_to(log_std, mean.shape)
@@ -286,7 +287,7 @@ def _check_parts(output: PyTree, space: Space, env: str) -> None:
         found = len(output) if isinstance(output, tuple | list) and not is_named else None
     if found != names:
         wanted = f"a dict with {names}" if is_named else f"a tuple of {names}"
-        raise _misfit(f"{wanted}, an output for each part of an action of {env}", output)
+        raise _misfit(f"{wanted}, one output for each part of an action of {env}", output)
     for name, child in children.items():
         _check_parts(output[name], child, env)
 
@@ -307,7 +308,4 @@ def _misfit(wanted: str, output: PyTree) -> ValueError:
     shapes = [f"shape {tuple(getattr(leaf, 'shape', ()))}" for leaf in jax.tree.leaves(output)]
     found = " and ".join(shapes) or "nothing"
     found = found if hasattr(output, "shape") else f"a {type(output).__name__} of {found}"
-    return ValueError(
-        f"The actor of a ready-made policy must give {wanted}, got {found}: look at "
-        "config.actor_network."
-    )
+    return ValueError(f"config.actor_network must output {wanted}, got {found}.")

@@ -288,9 +288,9 @@ def check_same_tree(
     for (leaf, a), b in zip(leaves_by_name(first).items(), jax.tree.leaves(second), strict=True):
         if a.shape != b.shape or a.dtype != b.dtype:
             raise ValueError(
-                f"{what}{f' at {leaf}' if leaf else ''} is {shape_and_dtype(a)} from {first_name} but "
-                f"{shape_and_dtype(b)} from {second_name}. Make both the same (for instance with "
-                "jnp.asarray(x, dtype))."
+                f"{what}{f' at {leaf}' if leaf else ''} has {shape_and_dtype(a)} from "
+                f"{first_name} but {shape_and_dtype(b)} from {second_name}. Make both the same "
+                "(for instance with jnp.asarray(x, dtype))."
             )
 
 

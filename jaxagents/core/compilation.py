@@ -262,10 +262,10 @@ class Programs(Generic[BehaviourT]):
             changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
             if changed:
                 warnings.warn(
-                    f"{name_of(part if isinstance(part, type) else type(part))} has changed since "
-                    f"programs were compiled with it: {', '.join(changed)}. They are "
-                    "compiled anew. Make a new agent instead, as an agent reads spaces and limits only "
-                    "when it is made.",
+                    f"{name_of(part if isinstance(part, type) else type(part))} has changed "
+                    f"since programs were compiled with it: {', '.join(changed)}. They are "
+                    "compiled again. Make a new agent instead: an agent reads spaces and "
+                    "limits only when it is made.",
                     stacklevel=2,
                 )
         self._compiled = {}

@@ -117,8 +117,8 @@ class StaticConfig:
         if args:
             first = field_names(cls)[0]
             raise TypeError(
-                f"{cls.__name__} takes keyword arguments only, such as {cls.__name__}({first}="
-                f"{args[0]!r}), got {len(args)} without names."
+                f"{cls.__name__} takes keyword arguments only, such as "
+                f"{cls.__name__}({first}={args[0]!r}), got {len(args)} positional."
             )
         check_arguments(cls, kwargs)
         cls.__setattr__ = refuse_assignment  # in place of the one that a frozen dataclass sets

@@ -49,7 +49,8 @@ def file_in_folder(path: str | os.PathLike) -> Path:
     path = Path(path).expanduser()
     if not path.parent.is_dir():
         raise FileNotFoundError(
-            f"{path} cannot be written: there is no folder {path.parent}; make it, or choose another."
+            f"{path} cannot be written: there is no folder {path.parent}; create it, or choose "
+            "another."
         )
     return path
 

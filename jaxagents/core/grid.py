@@ -94,9 +94,9 @@ class Grid(NamedTuple):
         """
         own = self.notes()
         if len(notes["seeds"]) != len(own["seeds"]):
-            return f"it has {len(notes['seeds'])} seeds, and this one {len(own['seeds'])}"
+            return f"it has {len(notes['seeds'])} seeds, this one has {len(own['seeds'])}"
         if notes["n_sets"] != own["n_sets"]:
-            return f"it has {notes['n_sets']} sets of hyperparameters, and this one {own['n_sets']}"
+            return f"it has {notes['n_sets']} sets of hyperparameters, this one has {own['n_sets']}"
         for seed, (its, key) in enumerate(zip(notes["seeds"], own["seeds"], strict=True)):
             if its != key:
                 return f"its random key of seed {seed} is {its}, and this one's {key}"
@@ -113,12 +113,10 @@ def _number_of_sets(hyperparams: PyTree) -> int:
         return 1
     if len(sizes) > 1 or len(next(iter(sizes))) != 1:
         raise ValueError(
-            "The array leaves of hyperparams must share one leading axis of sets, got shapes "
-            f"{sorted(sizes)}."
+            "The arrays in hyperparams must share one leading axis, of sets of "
+            f"hyperparameters, got shapes {sorted(sizes)}."
         )
     (n_sets,) = next(iter(sizes))
     if n_sets == 0:
-        raise ValueError(
-            "There are no sets of hyperparameters to train with: their array leaves have shape (0,)."
-        )
+        raise ValueError("There are no sets of hyperparameters: the arrays have shape (0,).")
     return n_sets

@@ -106,17 +106,17 @@ def check_hook_names(
     for name in gone:
         if name not in known and (is_own(cls, name) or name in (attributes or ())):
             raise TypeError(
-                f"{cls.__name__}.{name} would never be called: it was a hook of 0.2.5. Its place takes "
-                f"{gone[name]}. See Migrating in the guide. If it is a method of your own, give it "
-                "another name."
+                f"{cls.__name__}.{name} would never be called: it was a hook in 0.2.5; instead, "
+                f"use {gone[name]}. See Migrating in the guide. If it is your own method, give "
+                "it another name."
             )
     free = [hook for hook in hooks if hook not in methods]
     for name in own:
         hook = alike(name, free, _CLOSE)
         if hook and abs(len(hook) - len(name)) <= _LONGEST_DIFFERENCE:
             raise TypeError(
-                f"{cls.__name__}.{name} would never be called: there is no such hook. Did you mean "
-                f"{hook}? If it is a method of your own, give it a name less like that."
+                f"{cls.__name__}.{name} would never be called: there is no such hook. Did you "
+                f"mean {hook}? If it is your own method, give it a less similar name."
             )
 
 
@@ -143,8 +143,9 @@ def check_hook_forms(made: object, hooks: Sequence[str]) -> None:
                 )
         if [name for name in taken if name in given] != [name for name in given if name in taken]:
             raise TypeError(
-                f"{cls.__name__}.{hook} must be {hook}(self, {', '.join(given)}), got {hook}(self, "
-                f"{', '.join(taken)}): arguments are given in this order, not by name."
+                f"{cls.__name__}.{hook} must be {hook}(self, {', '.join(given)}), got "
+                f"{hook}(self, {', '.join(taken)}): arguments are passed in this order, not by "
+                "name."
             )
 
 

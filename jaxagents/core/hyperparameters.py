@@ -38,9 +38,10 @@ def check_arguments(cls: type, arguments: Iterable[str]) -> None:
         default, value = field.default, getattr(cls, field.name, None)
         if value is not default is not dataclasses.MISSING and repr(value) != repr(default):
             raise TypeError(
-                f"{cls.__name__}.{field.name} = {value!r} is no field, so that the default would stay "
-                f"{default!r}: give it its type, as in '{field.name}: int = ...'. The class of a "
-                "configuration also needs @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)."
+                f"{cls.__name__}.{field.name} = {value!r} is not a field, so the default would "
+                f"stay {default!r}: add its type, as in '{field.name}: int = ...'. A "
+                "configuration class also needs @dataclasses.dataclass(frozen=True, "
+                "kw_only=True, eq=False)."
             )
         known += [field.name] * field.init
     check_known_fields(cls, arguments, known)
@@ -194,8 +195,9 @@ class Hyperparameters(struct.PyTreeNode):
         """
         if not isinstance(self.env_params, Mapping):
             raise TypeError(
-                "env_params must be a dict of parameters of the environment, such as "
-                f"{{'gravity': 9.8}}, got {self.env_params!r}: give all of them to the agent."
+                "env_params must be a dict of environment parameters, such as {'gravity': "
+                f"9.8}}, got {self.env_params!r}: pass a complete set of parameters to the "
+                "agent."
             )
         for name, value in self.env_params.items():
             check_value(f"env_params[{name!r}]", value, _FINITE, single)
@@ -211,7 +213,7 @@ class Hyperparameters(struct.PyTreeNode):
                 raise _not_nested(name, type(field.default).__name__, value)
             elif isinstance(value, Schedule) and field.metadata.get("constant"):
                 raise ValueError(
-                    f"{name} stays the same throughout a training: give a number, not a "
+                    f"{name} stays the same throughout a run: give a number, not a "
                     f"{type(value).__name__}."
                 )
             else:
@@ -248,8 +250,8 @@ def check_value(name: str, value: Any, interval: Interval | None, single: bool) 
     elif interval is not None:
         if single and np.ndim(value):
             raise ValueError(
-                f"{name} is an array of shape {np.shape(value)}, but a training takes one number: "
-                "for several trainings at once, use agent.sweep or jax.vmap."
+                f"{name} is an array of shape {np.shape(value)}, but a run takes one number: "
+                "for several runs at once, use agent.sweep or jax.vmap."
             )
         interval.check(name, value)
 
@@ -429,15 +431,15 @@ class PiecewiseSchedule(Schedule):
         sizes = [len(x) if isinstance(x, tuple | list) else 0 for x in (self.values, self.steps)]
         if sizes[0] != sizes[1] or not sizes[0]:
             raise ValueError(
-                f"{name} is a PiecewiseSchedule, which takes a tuple of values and one of as many "
-                f"steps, got values={self.values} and steps={self.steps}."
+                f"{name} is a PiecewiseSchedule, which takes as many values as steps, got "
+                f"values={self.values} and steps={self.steps}."
             )
         super().check(name, interval, single)
         if any(map(is_traced, self.steps)):
             return
         for before, after in itertools.pairwise(self.steps):
             if np.any(np.asarray(before) >= np.asarray(after)):
-                raise ValueError(f"{name}.steps must rise, got {self.steps}.")
+                raise ValueError(f"{name}.steps must increase, got {self.steps}.")
 
 
 class FunctionSchedule(Schedule):

@@ -235,8 +235,8 @@ def advice(name: str, known: Collection[str], owner: type | None = None) -> str:
         return "Did you mean 'total_timesteps'?"
     if (name in _TOTALS or ours == "n_envs") and "gradient_steps" in known:
         return (
-            "It learns from a dataset, in n_updates updates of gradient_steps gradient steps, and takes "
-            "no steps in an environment."
+            "It learns from a dataset, in n_updates updates of gradient_steps gradient steps "
+            "each, and takes no environment steps."
         )
     if name in ELSEWHERE:
         return f"{ELSEWHERE[name][0].upper()}{ELSEWHERE[name][1:]}."
@@ -252,8 +252,9 @@ def advice(name: str, known: Collection[str], owner: type | None = None) -> str:
         )
     if ours in _OF_NETWORKS and "critic_epochs" in {*known, *config}:
         return (
-            f"It is a field of networks: actor_network=jaxagents.networks.CategoricalActor(n_actions, "
-            f"{ours}=...), critic_network=jaxagents.networks.StateCritic({ours}=...)."
+            "It is a field of the networks: "
+            f"actor_network=jaxagents.networks.CategoricalActor(n_actions, {ours}=...), "
+            f"critic_network=jaxagents.networks.StateCritic({ours}=...)."
         )
     rates = [field for field in (*known, *hyperparams) if field.endswith("_learning_rate")]
     if ours == "learning_rate" and rates:
@@ -275,10 +276,10 @@ def _fields_beside(owner: type | None, kind: str) -> list[str]:
 
 
 _AGENTS = {
-    "PPOAgent": "PPOBase, or PPO, which is complete",
+    "PPOAgent": "PPOBase, or the complete PPO",
     "PPOAgentBase": "PPOBase",
-    "IPPOAgent": "IPPOBase, or IPPO, which is complete",
-    "ReinforceAgent": "REINFORCEBase, or REINFORCE, which is complete",
+    "IPPOAgent": "IPPOBase, or the complete IPPO",
+    "ReinforceAgent": "REINFORCEBase, or the complete REINFORCE",
     "DQN_Agent": "DQN",
     "DDQN_Agent": "DDQN",
     "CategoricalDQN_Agent": "C51",
@@ -320,7 +321,7 @@ def former_module(name: str) -> ImportError:
     Returns:
         The error, which names the replacement.
     """
-    return ImportError(_has_moved(f"{name} was a part of 0.2.5", _MODULES[name.rpartition(".")[2]]))
+    return ImportError(_has_moved(f"{name} was part of 0.2.5", _MODULES[name.rpartition(".")[2]]))
 
 
 def _has_moved(what: str, place: str) -> str:

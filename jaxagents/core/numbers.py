@@ -103,7 +103,7 @@ def check_divides(name: str, number: int, total: int, what: str) -> None:
         near = sorted(sorted(divisors, key=lambda n: abs(n - number))[:12])
         raise ValueError(
             f"{name} must divide {what}: {total} is not a multiple of {number}. Values of "
-            f"{name.rpartition('.')[2]} that would: {', '.join(map(str, near))}."
+            f"{name.rpartition('.')[2]} that work: {', '.join(map(str, near))}."
         )
 
 

@@ -92,8 +92,9 @@ def check_order(user: str, dataset: Dataset) -> None:
             )
     if found:
         raise ValueError(
-            f"{user} has a memory, which follows an episode step by step, but {found}: give the rows of "
-            "whole episodes in the order of time, the last of each marked among the 'ends'."
+            f"{user} has a memory, which follows episodes step by step, but {found}: give the "
+            "rows of whole episodes in the order of time, the last of each marked among the "
+            "'ends'."
         )
 
 

@@ -124,9 +124,9 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         _check_kind(type(self).__name__, self._config_type, config)
         if any(map(is_traced, jax.tree.leaves(env_params))):
             raise TypeError(
-                "The env_params that an agent is made with are static, but these are traced. Make the "
-                "agent outside of jax.vmap and jax.jit, and give what varies among the hyperparameters, "
-                "such as agent.train(rng, HyperParameters(env_params={'gravity': gravity}))."
+                "The env_params of an agent are static, but these are traced. Make the agent "
+                "outside jax.vmap and jax.jit, and pass what varies as hyperparameters, such "
+                "as agent.train(rng, HyperParameters(env_params={'gravity': gravity}))."
             )
         environment = as_environment(env, env_params)
         if isinstance(environment, HostEnvironment):
@@ -241,8 +241,8 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         """
         if rng is not None:
             raise NotImplementedError(
-                f"{type(self).__name__} does not draw actions: override act(training, carry, obs, rng), "
-                "or evaluate with deterministic=True."
+                f"{type(self).__name__} does not sample actions: override act(training, carry, "
+                "obs, rng), or evaluate with deterministic=True."
             )
         return carry, self.policy(training, obs)
 
@@ -407,9 +407,9 @@ def without_files(agent: BehaviourT) -> tuple[BehaviourT, list[Any]]:
     needs_info = info is not None and info.default is inspect.Parameter.empty
     if needs_info and not (agent.config.final_info or agent.config.summed_info):
         raise ValueError(
-            f"{type(agent).__name__}._eval_metrics takes info, but the configuration keeps none: name "
-            "the entries in final_info or summed_info, such as final_info=('won',), or give the "
-            "argument a default."
+            f"{type(agent).__name__}._eval_metrics takes info, but the configuration keeps "
+            "none: name its entries in final_info or summed_info, such as final_info=('won',), "
+            "or give the argument a default."
         )
     env = agent.episodes.env
     traced_reset(env)

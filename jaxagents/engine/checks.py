@@ -34,28 +34,28 @@ def check_metrics(metrics: object, n_episodes: int, agent: str) -> None:
     what = f"{agent}._eval_metrics"
     if not isinstance(metrics, dict):
         raise TypeError(
-            f"{what} must return a dict of arrays, got a {type(metrics).__name__}: add entries to that "
-            "of super()._eval_metrics(...), and return it."
+            f"{what} must return a dict of arrays, got a {type(metrics).__name__}: add entries "
+            "to the dict of super()._eval_metrics(...), and return it."
         )
     for name, entry in metrics.items():
         if not isinstance(name, str) or not is_numeric(entry):
             raise TypeError(
-                f"{what} must return a dict of arrays by name, but gives {entry!r} for {name!r}: give "
-                "an array or a number."
+                f"{what} must return a dict of arrays by name, but returns {entry!r} for "
+                f"{name!r}: return an array or a number."
             )
     added = [name for name in metrics if name not in _OF_EVALUATIONS]
-    check_not_taken(f"{what} gives", added, NAMES_OF_METRICS, "which names another metric")
+    check_not_taken(f"{what} gives", added, NAMES_OF_METRICS, "which is the name of another metric")
     if "returns" not in metrics:
         raise ValueError(
-            f"{what} must give 'returns', since they decide the best checkpoint, but gives "
+            f"{what} must return 'returns', which decide the best checkpoint, but returns "
             f"{sorted(metrics)}: add entries to the dict of super()._eval_metrics(...)."
         )
     shape = jnp.shape(metrics["returns"])
     if shape[:1] != (n_episodes,):
         raise ValueError(
-            f"{what} must give 'returns' of each of the {n_episodes} episodes, got shape "
-            f"{shape}: leave the entries of super()._eval_metrics(...) as they are, and give others "
-            "under a name of their own."
+            f"{what} must return 'returns' for each of the {n_episodes} episodes, got shape "
+            f"{shape}: keep the entries of super()._eval_metrics(...), and add others under new "
+            "names."
         )
 
 
@@ -86,16 +86,16 @@ def check_update(outcome: object, before: Any, agent: str, config: Config) -> tu
     shapes = {name: jnp.shape(x) for name, x in report.numbers.items() if jnp.ndim(x)}
     if shapes:
         raise ValueError(
-            f"{agent}: what an update reports is one number each, got the shapes {shapes}: give their "
-            "means."
+            f"{agent}: an update must report single numbers, got the shapes {shapes}: report "
+            "their means."
         )
     what = "A loss, or a learner, reports"
-    check_not_taken(what, report.numbers, NAMES_OF_METRICS, "which names another metric")
+    check_not_taken(what, report.numbers, NAMES_OF_METRICS, "which is the name of another metric")
     taken = [name for name in (*config.final_info, *config.summed_info) if name in report.numbers]
     if taken:
         raise ValueError(
-            f"final_info and summed_info name {taken}, which updates report already, beside "
-            f"{sorted(set(report.numbers) - {*taken})}: have the environment give it under another name."
+            f"final_info and summed_info name {taken}, which updates already report, with "
+            f"{sorted(set(report.numbers) - {*taken})}: rename them in the environment's info."
         )
     return runner, report
 
@@ -115,8 +115,8 @@ def check_same_arrays(after: PyTree, before: PyTree, step: str, maker: str) -> N
     odd = sorted(leaves_by_name(after).keys() ^ leaves_by_name(before).keys())
     if odd:
         raise ValueError(
-            f"{step} changes which arrays there are, by {odd}: they are the same before every update. "
-            f"Have {maker} make what is to be remembered."
+            f"{step} adds or drops the arrays {odd}, but every update needs the same ones. Have "
+            f"{maker} create what you want to keep."
         )
 
 

@@ -144,7 +144,7 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
         super().__post_init__()
         if self.restore_agent and self.checkpoint_dir is None:
             raise ValueError(
-                f"{type(self).__name__}: restore_agent=True needs a checkpoint_dir that it may go on "
+                f"{type(self).__name__}: restore_agent=True needs a checkpoint_dir to continue "
                 "from, such as checkpoint_dir='runs/1'."
             )
         for name in self.shared_out:
@@ -155,8 +155,8 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
         taken = [name for name in named if name in NAMES_OF_METRICS or named.count(name) > 1]
         if taken:
             raise ValueError(
-                f"final_info and summed_info name {taken}, which name another metric, or are named "
-                "twice: have the environment give it under another name."
+                f"final_info and summed_info name {taken}, which are names of other metrics, or "
+                "named twice: rename them in the environment's info."
             )
 
     @property
@@ -212,7 +212,7 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
         Raises:
             ValueError: They cannot; the error suggests numbers that work.
         """
-        what = f"the {n_devices} devices that share a training"
+        what = f"the {n_devices} devices that share a run"
         for name in self.shared_out:
             check_multiple(f"{type(self).__name__}.{name}", getattr(self, name), n_devices, what)
 

@@ -267,8 +267,7 @@ def _is_yes(answer: object, callback: Callback) -> bool:
     said = np.asarray(False if answer is None else answer)
     if said.dtype != bool or said.size != 1:
         raise TypeError(
-            f"{callback!r} must return whether the training is to end, True or False, or nothing, got "
-            f"{answer!r}."
+            f"{callback!r} must return True to end the run, False, or nothing, got {answer!r}."
         )
     return bool(said)
 
@@ -315,13 +314,13 @@ class Watch(Observer):
         if found or not told:
             names = ", ".join(found) or "arrays of another process"
             told.append(f"{self._when(before, bool(told))}: {names}")
-        text = f"Numbers that are not finite, {'; '.join(told)}."
+        text = f"Non-finite numbers {'; '.join(told)}."
         if self._stops:
             raise NotFiniteError(
-                f"{text} No checkpoint was made of this; the last one before it is whole. "
-                "stop_if_not_finite=False in the configuration goes on nevertheless."
+                f"{text} This was not saved; the last checkpoint before it is intact. Set "
+                "stop_if_not_finite=False in the configuration to continue anyway."
             )
-        warnings.warn(f"{text} Training goes on, as configured.", stacklevel=3)
+        warnings.warn(f"{text} Training continues, as configured.", stacklevel=3)
         self._warned = True
 
     def _when(self, before: int, is_after_others: bool) -> str:
@@ -339,7 +338,7 @@ class Watch(Observer):
             return
         self._warned_of_returns = True
         warnings.warn(
-            f"The evaluation after update {self._step} came upon rewards or observations that are "
-            f"not finite, in episodes {episodes.tolist()}: this checkpoint is never the best.",
+            f"The evaluation after update {self._step} met non-finite rewards or observations, "
+            f"in episodes {episodes.tolist()}: this checkpoint is never the best.",
             stacklevel=3,
         )

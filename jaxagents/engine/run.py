@@ -27,8 +27,8 @@ from jaxagents.engine.observers import (
 from jaxagents.loggers import Logger
 
 _LOST_PROCESS = (
-    "Perhaps another process of this training has ended. Start all of them again: agent.resume goes on "
-    "from the last checkpoint."
+    "Perhaps another process of this run has ended. Start all of them again: agent.resume "
+    "continues from the last checkpoint."
 )
 
 
@@ -148,8 +148,7 @@ def replay(agent: Any, first: int, n_updates: int, hyperparams: PyTree) -> Repla
     directory = agent.config.checkpoint_dir
     if directory is None:
         raise FileNotFoundError(
-            "This agent has no checkpoint_dir, from which a stretch of a training could be made once "
-            "more: set it in the configuration."
+            "This agent has no checkpoint_dir to replay updates from: set it in the configuration."
         )
     steps = checkpoint.saved_steps(directory)
     reachable = [step for step in steps if step <= first]
@@ -160,8 +159,8 @@ def replay(agent: Any, first: int, n_updates: int, hyperparams: PyTree) -> Repla
     runner, _ = checkpoint.restore(agent, reachable[-1], None, hyperparams)
     if getattr(runner, "buffer", runner) is None:
         raise ValueError(
-            "The checkpoints were made without their replay buffers (checkpoint_buffer=False), and "
-            "without those no training can be made once more."
+            "The checkpoints were made without their replay buffers (checkpoint_buffer=False), "
+            "and without them updates cannot be replayed."
         )
     runner = agent.advance(runner, np.int32(first - reachable[-1]))
     reports = []

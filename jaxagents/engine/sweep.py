@@ -235,8 +235,8 @@ def _warn_of(are_finite: Bool[np.ndarray, "n_sets n_seeds"], nonfinite: dict[int
     places = list(np.ndindex(*are_finite.shape))
     told = "".join(f" {places[i]} {nonfinite[i]}." for i in indices[:8] if i in nonfinite)
     warnings.warn(
-        f"Numbers are not finite in {len(indices)} of {are_finite.size} members of the sweep, by "
-        f"(set, seed): {[places[i] for i in indices[:8]]}.{told} Sets of members that end with such "
-        "numbers do not count as the best.",
+        f"There are non-finite numbers in {len(indices)} of {are_finite.size} members of the sweep, by "
+        f"(set, seed): {[places[i] for i in indices[:8]]}.{told} Sets whose members end with such "
+        "numbers are never the best.",
         stacklevel=4,
     )

@@ -239,7 +239,7 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
                 f"{hook} reports",
                 sorted(details),
                 ["critic_loss"],
-                "which updates report themselves",
+                "which updates already report",
             )
             loss = weighted_mean(losses, batch)
             return loss, {"critic_loss": loss, **details}

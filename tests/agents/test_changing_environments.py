@@ -140,8 +140,8 @@ def test_parameters_may_be_dicts_and_tuples_and_whole_numbers_are_rounded():
         ({"is_cold": 1.0}, TypeError, "Pay has no field 'is_cold'"),
         ({"max_steps_in_episode": 3.0}, TypeError, "the time limit is the same throughout"),
         ({"wage": np.nan}, ValueError, r"env_params\['wage'\] must lie in"),
-        (Pay(), TypeError, "must be a dict of parameters"),
-        (Moment(0, {}), TypeError, "must be a dict of parameters"),
+        (Pay(), TypeError, "must be a dict of environment parameters"),
+        (Moment(0, {}), TypeError, "must be a dict of environment parameters"),
     ],
 )
 def test_what_is_no_hyperparameter_is_refused(agent, env_params, error, message):
@@ -151,7 +151,7 @@ def test_what_is_no_hyperparameter_is_refused(agent, env_params, error, message)
 
 def test_environments_without_such_parameters_and_traced_agents_are_refused():
     env, params = gymnax.make("Pendulum-v1")
-    with pytest.raises(TypeError, match=r"Make the agent outside of jax\.vmap"):
+    with pytest.raises(TypeError, match=r"Make the agent outside jax\.vmap"):
         jax.vmap(lambda g: PPO(env, params.replace(g=g), ppo.AgentConfig()))(jnp.ones(2))
     for probe, message in (
         (Probe, "has no parameters beside"),

@@ -63,7 +63,7 @@ def test_metrics_have_the_last_values_and_the_sums_and_rollouts_hold_them():
 
 
 def test_evaluation_metrics_that_need_what_is_not_kept_are_refused():
-    with pytest.raises(ValueError, match=r"name the entries in final_info or summed_info"):
+    with pytest.raises(ValueError, match=r"name its entries in final_info or summed_info"):
         with_rates()
 
     class MayDoWithout(WithRates):
@@ -109,19 +109,19 @@ def shapes_after_an_update():
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        (lambda x: {"scores": x}, ValueError, r"must give 'returns'.*\['scores'\]"),
+        (lambda x: {"scores": x}, ValueError, r"must return 'returns'.*\['scores'\]"),
         (lambda x: None, TypeError, "dict of arrays, got a NoneType"),
-        (lambda x: {"returns": x, "task": "easy"}, TypeError, "gives 'easy' for 'task'"),
-        (lambda x: {"returns": x, 1: x}, TypeError, "for 1: give an array"),
+        (lambda x: {"returns": x, "task": "easy"}, TypeError, "returns 'easy' for 'task'"),
+        (lambda x: {"returns": x, 1: x}, TypeError, "for 1: return an array"),
         (
             lambda x: {"returns": x, "update_step": x, "seed": x},
             ValueError,
-            r"gives \['update_step', 'seed'\], which names another metric",
+            r"gives \['update_step', 'seed'\], which is the name of another metric",
         ),
         (
             lambda x: {"returns": x, "actor_loss": x},
             ValueError,
-            r"gives \['actor_loss'\], which updates report already",
+            r"gives \['actor_loss'\], which updates already report",
         ),
         (lambda x: {"returns": x.mean()}, ValueError, r"each of the 3 .* got shape \(\)"),
     ],

@@ -300,7 +300,9 @@ def test_selects_one_run_out_of_many(ppo):
     agent.select((runners, metrics), 2, 0)
     assert agent.training_runner.update_step == agent.previous_training_max_step == 4
     for wrong in ((3, 0), (1,), (0, 2), (0, 0, 0)):
-        with pytest.raises(IndexError, match=r"along axes of lengths \(3, 2\): give one position"):
+        with pytest.raises(
+            IndexError, match=r"along axes of lengths \(3, 2\): give an index for each axis"
+        ):
             agent.select(result, *wrong)
-    with pytest.raises(TypeError, match=r"select takes what sweep .* got 1 first"):
+    with pytest.raises(TypeError, match=r"select takes the result of sweep .* got 1 first"):
         agent.select(1, 0)

@@ -38,7 +38,7 @@ def update_of(agent, *args, **fields):
 def test_hooks_of_0_2_5_that_are_gone_are_refused(hook):
     agent = own(DQN if hook in OF_Q_LEARNING else PPO, **{hook: lambda self, *args: args})
     with pytest.raises(
-        TypeError, match=rf"Own\.{hook} would never be called: it was a hook of 0\.2"
+        TypeError, match=rf"Own\.{hook} would never be called: it was a hook in 0\.2"
     ):
         make(agent)
 
@@ -231,7 +231,10 @@ def several(self, runner, traj, rngs):
             inputs_of_critic(lambda traj: (traj.obs, traj.target.T)),
             r"Own\._critic_loss_input must .*environments\) of \(6, 4\), got .* \(4, 6\)",
         ),
-        (inputs_of_critic(lambda traj: traj.target), r"_critic_loss_input must .*a tuple, of what"),
+        (
+            inputs_of_critic(lambda traj: traj.target),
+            r"_critic_loss_input must .*a tuple, of the loss's arguments",
+        ),
         (
             own(_actor_minibatch=lambda self, *inputs: jax.tree.map(lambda x: x[:1], inputs)),
             r"Own\._actor_minibatch must .*leading axes \(samples\) of \(12,\), got one of shape \(1",
@@ -246,7 +249,7 @@ def several(self, runner, traj, rngs):
         ),
         (own(_learn=lambda self, runner, *args: runner), r"_learn must return the .* a Runner"),
         (own(_training_step=nothing), r"Own\._training_step.* must return .* NoneType"),
-        (own(_learn=several), r"Own: .* one number each, got the shapes \{'mine': \(4,\)\}"),
+        (own(_learn=several), r"Own: .* single numbers, got the shapes \{'mine': \(4,\)\}"),
         (own(TeamReward, keepdims=False), r"of \(6, 2, 2\), got shape \(6, 2\)"),
         (Remembering, r"by \['.*actor_training.*Have _create_networks or"),
         (

@@ -316,7 +316,7 @@ def test_q_and_policy_are_those_of_the_trained_agent():
     ("actions", "error", "message"),
     [
         (np.zeros((4, 1), int), ValueError, r"shape \(4,\), got shape \(4, 1\)"),
-        (np.zeros(4, np.float32), TypeError, "whole numbers .*got float32"),
+        (np.zeros(4, np.float32), TypeError, "must return integers .*got float32"),
     ],
 )
 def test_names_explored_actions_of_another_shape_or_kind(actions, error, message):
@@ -356,12 +356,12 @@ class Silent(DQNLearner):
         (
             type("Around", (DQNBase,), {"_discrete_learner": Silent}),
             TypeError,
-            "takes weights and reports td_errors, which Silent",
+            "takes weights and reports td_errors, and Silent does not",
         ),
         (
             around(lambda info: {"td_errors": info["td_errors"].mean()}),
             ValueError,
-            r"Own must report one of td_errors .* \(8,\), got",
+            r"Own must report one td_error for each sample, shape \(8,\), got",
         ),
     ],
 )

@@ -369,7 +369,7 @@ WIDE = box_data(actions=np.zeros((32, 3), np.float32))
         ),
         (BC, Uneven(), box_data(1, actions=np.float32([[2.0, 5.0]])), "not inside of Uneven's act"),
         (BC, Target(), WIDE, r"actions have shape \(3,\), but Target's have"),
-        (IQL, MatchSign(), discrete_data(), "IQL acts in box spaces, but MatchSign.action_space"),
+        (IQL, MatchSign(), discrete_data(), "IQL supports continuous actions, but MatchSign"),
     ],
 )
 def test_datasets_and_spaces_that_do_not_serve_are_refused(agent, env, dataset, message):

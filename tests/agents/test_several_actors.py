@@ -101,7 +101,7 @@ def test_refuses_what_means_nothing():
         config("shared", **given)
     with pytest.raises(ValueError, match="network_sharing='torso' is for networks without a memor"):
         config("torso", memory="gru")
-    with pytest.raises(ValueError, match=r"PPO has one actor, so that config\.network_sharing='s"):
+    with pytest.raises(ValueError, match=r"PPO has one actor, so config\.network_sharing='s"):
         PPO(MatchSign(), None, config("shared"))
 
 

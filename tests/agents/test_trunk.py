@@ -145,7 +145,7 @@ def test_refuses_what_does_not_fit():
         make(memory="gru")
     with pytest.raises(ValueError, match="network_sharing='torso' is for default networks"):
         make(network_sharing="torso")
-    with pytest.raises(TypeError, match="the memory of critic_network belongs into the trunk"):
+    with pytest.raises(TypeError, match="the memory of critic_network belongs in the trunk"):
         make(critic_network=WithMemory(StateCritic(features=())))
     with pytest.raises(TypeError, match="critic_network sees no observations: put Normalised aro"):
         make(critic_network=Normalised(StateCritic(features=())))

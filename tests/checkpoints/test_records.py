@@ -390,7 +390,7 @@ def test_a_history_that_is_not_given_is_not_lost(folder):
     runner, _ = agent.restore("last")
     stranger, changed = jax.tree.map(jnp.copy, runner), CASE.hyperparams(gamma=0.25)
     agent = make(folder)
-    with pytest.warns(UserWarning, match="not at the end of the training that the agent remem"):
+    with pytest.warns(UserWarning, match="not at the end of the run that the agent remem"):
         agent.train(None, changed, stranger, n_steps=1, progress=False)
     runner, history = agent.restore(6)
     assert runner.hyperparams.gamma == 0.25
@@ -400,10 +400,12 @@ def test_a_history_that_is_not_given_is_not_lost(folder):
 def test_the_metrics_of_another_training_begin_anew_with_a_warning(tmp_path):
     agent = trained(tmp_path, n_steps=2)
     stranger, _ = make().train(jax.random.key(1), CASE.hyperparams(), n_steps=2, progress=False)
-    with pytest.warns(UserWarning, match=r"begin anew\. They go on from the runner of agent.rest"):
+    with pytest.warns(
+        UserWarning, match=r"start over\. They continue from the runner of agent.rest"
+    ):
         agent.train(None, None, stranger, n_steps=1, progress=False)
     np.testing.assert_array_equal(agent.eval_steps_in_training, [2, 3])
-    with pytest.warns(UserWarning, match="not at the end of the training that the agent remembers"):
+    with pytest.warns(UserWarning, match="not at the end of the run that the agent remembers"):
         agent.train(None, None, agent.advance(agent.training_runner, 1), n_steps=1, progress=False)
     np.testing.assert_array_equal(agent.eval_steps_in_training, [4, 5])
 

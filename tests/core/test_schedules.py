@@ -107,8 +107,8 @@ class Constant(Schedule):
         (LinearSchedule(0.5, 1.0, 0), r"gamma\.n_steps must lie in \[1, inf\), got 0"),
         (ExponentialSchedule(0.5, 0.0, 9), r"gamma\.final of an ExponentialSchedule must lie"),
         (PiecewiseSchedule((0.5, 2.0), (0, 1)), r"gamma\.values\[1\] must lie in \[0, 1\], got 2"),
-        (PiecewiseSchedule((0.5, 0.6), (3, 3)), r"gamma\.steps must rise, got \(3, 3\)"),
-        (PiecewiseSchedule((0.5,), (0, 1)), r"tuple of values and one of as many steps"),
+        (PiecewiseSchedule((0.5, 0.6), (3, 3)), r"gamma\.steps must increase, got \(3, 3\)"),
+        (PiecewiseSchedule((0.5,), (0, 1)), r"which takes as many values as steps"),
         (lambda t: t + 2.0, r"gamma of the first update must lie in \[0, 1\], got 2"),
         (lambda t: jnp.ones(3), r"gamma of the first update is an array of shape \(3,\)"),
     ],
@@ -122,8 +122,8 @@ def test_schedules_out_of_range_are_refused(schedule, message):
 def test_some_hyperparameters_are_constant():
     weight = LinearSchedule(1.0, 0.1, 10)
     for given, message in (
-        (c51.HyperParameters(v_min=weight), "stays the same throughout a training"),
-        (sac.HyperParameters(initial_temperature=weight), "stays the same throughout a training"),
+        (c51.HyperParameters(v_min=weight), "stays the same throughout a run"),
+        (sac.HyperParameters(initial_temperature=weight), "stays the same throughout a run"),
         (
             cql.HyperParameters(conservative_weight=weight, target_action_gap=1.0),
             "is learned with a target_action_gap",

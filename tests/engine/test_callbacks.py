@@ -194,5 +194,5 @@ def test_an_answer_that_is_neither_yes_nor_no_is_named(answer):
     def write(progress):
         return answer
 
-    with pytest.raises(TypeError, match=r"write must return whether the training .* got"):
+    with pytest.raises(TypeError, match=r"write must return True to end the run, .* got"):
         train([write])

@@ -135,7 +135,7 @@ def test_one_training_of_a_stack_is_taken():
     result = agent.sweep(jax.random.split(KEY, 3), CASE.hyperparams(), progress=False)
     stacked = first_of((result.runners, result.metrics))
     runner, metrics = first_of(stacked)
-    with pytest.raises(ValueError, match=r"must come from one training, .* got one of \(3, 4\)"):
+    with pytest.raises(ValueError, match=r"must come from one run, .* got one of \(3, 4\)"):
         agent.collect_training(runner, stacked[1])
     agent.collect_training(runner, metrics)
     assert agent.agent_trained

@@ -246,9 +246,7 @@ def test_rollouts_and_metrics_hold_infos_and_go_on_with_them():
     assert agent.training_metrics["won"].shape == (3, 6)
     other = small(agent=A2C, final_info=("seldom",))
     other.collect_training(runner, agent.training_metrics)
-    with pytest.raises(
-        ValueError, match=r"training had \['ended', 'won'\] so far, which the agent"
-    ):
+    with pytest.raises(ValueError, match=r"run had \['ended', 'won'\] so far, which the agent"):
         other.train(None, None, runner, progress=False)
 
 
@@ -460,7 +458,9 @@ class Spoilt(Steered):
 def test_rewards_that_are_not_finite_are_reported():
     agent = make_sac(Walks(Spoilt))
     with (
-        pytest.warns(UserWarning, match=r"evaluation after update 0 .* not finite, in episodes \["),
+        pytest.warns(
+            UserWarning, match=r"evaluation after update 0 met non-finite .*, in episodes \["
+        ),
         pytest.raises(NotFiniteError, match=r"since update 1: rewards of environments \[1\]"),
     ):
         agent.train(KEY, progress=False)

@@ -138,10 +138,10 @@ def test_refuses_what_is_not_its_own(tmp_path):
     sweep(make(tmp_path), n_steps=1)
     before = folder_contents(tmp_path)
     for changes, difference in [
-        ({"keys": jax.random.split(KEY, 3)}, "it has 2 seeds, and this one 3"),
+        ({"keys": jax.random.split(KEY, 3)}, "it has 2 seeds, this one has 3"),
         ({"keys": jax.random.split(jax.random.key(1), 2)}, r"its random key of seed 0 is \["),
         ({"gamma": jnp.array([0.5, 0.8])}, r"its gamma is \[0.5, 0.9\], and this one's \[0.5, 0."),
-        ({"gamma": jnp.array([0.5, 0.9, 0.1])}, "it has 2 sets of hyperparameters, and this one 3"),
+        ({"gamma": jnp.array([0.5, 0.9, 0.1])}, "it has 2 sets of hyperparameters, this one has 3"),
         ({"learning_rate": 0.125}, r"its actor_optimizer_params.learning_rate is \["),
     ]:
         with pytest.raises(ValueError, match=f"is of another sweep: {difference}"):
@@ -150,7 +150,7 @@ def test_refuses_what_is_not_its_own(tmp_path):
         sweep(make(tmp_path, restore_agent=False))
     with pytest.raises(ValueError, match="is of the environment MatchSign, but this is BestAction"):
         sweep(make(tmp_path, env=BestAction))
-    with pytest.raises(ValueError, match="was evaluated in 3 episodes"):
+    with pytest.raises(ValueError, match="was evaluated on 3 episodes"):
         sweep(make(tmp_path, n_evals=4))
     with pytest.raises(ValueError, match=r"a sweep \(agent.sweep goes on .* of no agent"):
         make(tmp_path / SWEEP).resume(KEY, CASE.hyperparams(), progress=False)

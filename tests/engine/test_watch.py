@@ -91,7 +91,7 @@ def test_the_update_is_named_and_the_last_good_checkpoint_and_the_spoilt_runner_
     folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
     agent = blinding(**folder)
     agent.train(KEY, CASE.hyperparams(), n_steps=1, progress=False)
-    with pytest.raises(NotFiniteError, match="the last one before it is whole") as raised:
+    with pytest.raises(NotFiniteError, match="the last checkpoint before it is intact") as raised:
         agent.train(None, None, agent.training_runner, progress=False)
     told = (
         r"since update 2: observations of environments \[0, 1, .*actor_gradient_norm, actor_loss.*"
@@ -135,7 +135,7 @@ def test_a_training_may_go_on_with_a_warning_and_is_never_the_best(tmp_path):
         agent.train(KEY, CASE.hyperparams(), n_steps=4, progress=False)
     of_evaluation, of_update = (str(warning.message) for warning in said)
     assert "The evaluation after update 0" in of_evaluation
-    assert re.search("since update 2: observations.*Training goes on, as configured", of_update)
+    assert re.search("since update 2: observations.*Training continues, as configured", of_update)
     assert saved_steps(tmp_path) == [0, 2, 4]
     with pytest.raises(ValueError, match="has a finite mean return"):
         agent.restore("best")
@@ -153,7 +153,7 @@ class Alike(MatchSign):
 
 def test_parameters_that_are_not_finite_are_never_the_best(tmp_path):
     agent = CASE.make(Alike, checkpoint_dir=tmp_path, stop_if_not_finite=False)
-    with pytest.warns(UserWarning, match="Training goes on, as configured"):
+    with pytest.warns(UserWarning, match="Training continues, as configured"):
         agent.train(KEY, CASE.hyperparams(learning_rate=3e38), n_steps=2, progress=False)
     assert saved_steps(tmp_path) == [0, 2]
     agent.restore("best")
