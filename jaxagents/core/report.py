@@ -233,7 +233,7 @@ def check_not_taken(what: str, names: Iterable[str], taken: Collection[str], who
         what: The start of the message, such as "DQNLearner._loss reports".
         names: The names.
         taken: The taken names.
-        whose: The end of the message, such as "which updates report themselves".
+        whose: The end of the message, such as "which updates already report".
 
     Raises:
         ValueError: A name is taken.

@@ -212,7 +212,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
     def report(self, runner: RunnerT, played: Metrics) -> Metrics:
         """The update step, the numbers of the last report, and the outcomes of episodes."""
         hook = f"{type(self.behaviour).__name__}._eval_metrics"
-        check_not_taken(f"{hook} gives", played, runner.info, "which updates report already")
+        check_not_taken(f"{hook} gives", played, runner.info, "which updates already report")
         return {"update_step": runner.update_step, **runner.info, **played}
 
     def play(

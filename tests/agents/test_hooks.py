@@ -251,10 +251,10 @@ def several(self, runner, traj, rngs):
         (own(_training_step=nothing), r"Own\._training_step.* must return .* NoneType"),
         (own(_learn=several), r"Own: .* single numbers, got the shapes \{'mine': \(4,\)\}"),
         (own(TeamReward, keepdims=False), r"of \(6, 2, 2\), got shape \(6, 2\)"),
-        (Remembering, r"by \['.*actor_training.*Have _create_networks or"),
+        (Remembering, r"adds or drops the arrays \['.*actor_training.*Have _create_networks or"),
         (
             own(PQN, _discrete_learner=RememberingLearner),
-            r"by \['.*critic.*RememberingLearner._init",
+            r"adds or drops the arrays \['.*critic.*RememberingLearner._init",
         ),
         (
             own(PQN, _discrete_learner=ReportingLearner),

@@ -200,7 +200,7 @@ def test_names_the_environments_and_members():
     np.testing.assert_array_equal(finite_members(members), [True, False, False])
 
 
-@pytest.mark.filterwarnings("ignore:Numbers that are not finite")
+@pytest.mark.filterwarnings("ignore:Non-finite numbers")
 def test_gradients_that_are_not_finite_can_be_skipped_and_few_are():
     """Whatever is normalised or drawn by priorities."""
     switches = {"normalise_observations": True, "normalise_rewards": True}
