@@ -1,8 +1,7 @@
-"""Measures what each of the things that make training fast gains, with the installed JAX.
+"""Measures the speedup from each optimisation of the library, with the installed JAX.
 
-The whole and all versions without one of them train in turns. What was measured is kept in
-`ablation.json` of the output folder, by the version of JAX, and the page `ablation.md` is made of all
-that is there.
+The full program and the programs without one optimisation train in turns. Results are saved in
+`ablation.json` in the output folder, by JAX version; the page `ablation.md` shows all of them.
 """
 
 import datetime
@@ -22,12 +21,12 @@ SECONDS = "--seconds=0.7"
 
 
 class Work(NamedTuple):
-    """A training to be timed.
+    """A training task to time.
 
     Attributes:
-        title: How the page calls it.
+        title: Its name on the page.
         options: Options of the worker.
-        parts: What it is trained without, one at a time.
+        parts: Optimisations to leave out, one at a time.
     """
 
     title: str
@@ -36,41 +35,43 @@ class Work(NamedTuple):
 
 
 AGAIN = "again"
-PARTS = {  # as the worker and the page call them
-    AGAIN: "nothing: the same program again",
-    "successors": "true successors are valued only where an episode ends",
-    "resets": "environments are reset only where an episode ends",
-    "bijection": "samples are mixed by a bijection instead of a sort",
-    "one-loop": "actor and critic learn in one loop",
-    "parts": "gradients and values are computed for 4,096 samples at a time",
-    "one-array": "on accelerators alone since: the optimizer is given all parameters in one array",
-    "narrow": "gradients of layers of few outputs are a product for each output",
-    "small": "small products are written as sums",
-    "few-actions": "sums over few actions are unrolled",
-    "gates": "one product computes the gates of a GRU for all steps",
-    "cores": "a sweep trains one member on each core at a time",
-    "convolutions": "gradients of convolutions are convolutions that XLA computes fast in loops",
+PARTS = {  # names for the worker and for the page
+    AGAIN: "none (the same program twice)",
+    "successors": "successor values only at episode ends",
+    "resets": "resets only at episode ends",
+    "bijection": "shuffling by a bijection instead of a sort",
+    "one-loop": "actor and critic updated in one loop",
+    "parts": "gradients and values for 4,096 samples at a time",
+    "one-array": "optimizer on one flat array (now only on accelerators)",
+    "narrow": "gradients of narrow layers as one product per output",
+    "small": "small products as sums",
+    "few-actions": "unrolled sums over few actions",
+    "gates": "GRU gates of all steps in one product",
+    "cores": "one sweep member per core",
+    "convolutions": "convolution gradients that are fast in loops",
 }
 ALWAYS = ("successors", "resets", "bijection", "one-loop", "narrow", "few-actions")
 
 
 def ppo(environment: str, n_envs: int, *options: str) -> tuple[str, ...]:
-    """Options of a worker of PPO."""
+    """Options of the PPO worker."""
     return (f"--environment={environment}", f"--envs={n_envs}", SECONDS, *options)
 
 
 WORKS = {
-    "cartpole-4": Work("CartPole-v1, 4", ppo("CartPole-v1", 4), (*ALWAYS, "small")),
-    "cartpole-64": Work("CartPole-v1, 64", ppo("CartPole-v1", 64), ALWAYS),
-    "cartpole-1024": Work("CartPole-v1, 1,024", ppo("CartPole-v1", 1024), (*ALWAYS, "parts")),
-    "breakout": Work("Breakout-MinAtar, 64", ppo("Breakout-MinAtar", 64), ALWAYS),
-    "seeds": Work("CartPole-v1, 16 x 4", ppo("CartPole-v1", 4, "--seeds=16"), ("cores",)),
+    "cartpole-4": Work("CartPole-v1, 4 envs", ppo("CartPole-v1", 4), (*ALWAYS, "small")),
+    "cartpole-64": Work("CartPole-v1, 64 envs", ppo("CartPole-v1", 64), ALWAYS),
+    "cartpole-1024": Work("CartPole-v1, 1,024 envs", ppo("CartPole-v1", 1024), (*ALWAYS, "parts")),
+    "breakout": Work("Breakout-MinAtar, 64 envs", ppo("Breakout-MinAtar", 64), ALWAYS),
+    "seeds": Work(
+        "CartPole-v1, 16 seeds x 4 envs", ppo("CartPole-v1", 4, "--seeds=16"), ("cores",)
+    ),
     "memory": Work(
-        "MemoryChain-bsuite, 4, GRU",
+        "MemoryChain-bsuite, 4 envs, GRU",
         ("--work=recurrent", "--environment=MemoryChain-bsuite", "--updates=20"),
         ("gates",),
     ),
-    "images": Work("batches of images", ("--work=images",), ("convolutions",)),
+    "images": Work("DQN network, images", ("--work=images",), ("convolutions",)),
 }
 
 
@@ -78,11 +79,11 @@ def main() -> None:
     """Runs the benchmark and writes the page."""
     parser = peers.parser(__doc__ or "", timeout=900.0)
     add = parser.add_argument
-    add("--only", nargs="+", choices=WORKS, default=list(WORKS), help="what is trained")
-    add("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what is left out")
-    add("--repeats", type=peers.positive, default=2, help="processes of each")
-    add("--turns", type=peers.positive, default=peers.N_TURNS, help="timed calls of a process")
-    add("--output", type=Path, default=Path("runs/ablation"), help="folder of the results")
+    add("--only", nargs="+", choices=WORKS, default=list(WORKS), help="training tasks")
+    add("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="optimisations to leave out")
+    add("--repeats", type=peers.positive, default=2, help="processes per program")
+    add("--turns", type=peers.positive, default=peers.N_TURNS, help="timed calls per process")
+    add("--output", type=Path, default=Path("runs/ablation"), help="folder for the results")
     args = parser.parse_args()
     file, results = args.output / "ablation.json", []
     for name in args.only:
@@ -107,10 +108,10 @@ def main() -> None:
 
 
 def page(file: Path) -> str:
-    """The page of all results."""
+    """The page with all results."""
     by_version: dict[str, dict[str, dict[str, Result]]] = reports.kept(file)
     newest_first = sorted(by_version, key=Version, reverse=True)
-    sections = [HEAD.format(processor=reports.processor(), n_cores=reports.n_cores())]
+    sections, machine = [HEAD], f"{reports.processor()}, {reports.n_cores()} cores"
     for jax_version in newest_first:
         gains = by_version[jax_version]
         works = [name for name in WORKS if any(name in found for found in gains.values())]
@@ -121,13 +122,14 @@ def page(file: Path) -> str:
         ]
         head = "", *(WORKS[name].title for name in works)
         dates = sorted({result["date"] for found in gains.values() for result in found.values()})
-        measured = f"Measured {' and '.join(dates)}."
-        sections.append(f"## jax {jax_version}\n\n{measured}\n\n{reports.table(head, rows)}")
+        measured = f"Measured on {' and '.join(dates)} ({machine})."
+        sections.append(f"## JAX {jax_version}\n\n{reports.table(head, rows)}\n\n{measured}")
+    sections.append("To reproduce: `python benchmarks/ablation.py`.")
     return with_largest("\n\n".join(sections), by_version[newest_first[0]], file)
 
 
 def with_largest(text: str, gains: dict[str, dict[str, Result]], file: Path) -> str:
-    """The page, which opens with the largest gain of each part."""
+    """Adds an opening with the largest speedup from each optimisation."""
     largest = []
     for part, found in gains.items():
         work = max(found, key=lambda name: found[name]["gain"])
@@ -141,22 +143,22 @@ def with_largest(text: str, gains: dict[str, dict[str, Result]], file: Path) -> 
         (part, f"{x:.3g}\N{MULTIPLICATION SIGN} {work}", x, (x, x)) for x, part, work in largest
     ]
     picture = file.with_suffix(".svg")
-    about = "The training in which each gains most"
+    about = "Largest speedup from each optimisation (log scale)"
     reports.draw_bars(picture, about, bars)
     return reports.opened(text, numbers[:5], picture.name, about)
 
 
 def gain(result: Result | None) -> str:
-    """A gain as a table shows it."""
+    """The table cell of a result."""
     return f"{result['gain']:.2f}" if result else ""
 
 
 HEAD = """# What makes training fast
 
-Made by `python benchmarks/ablation.py`: the speed with each of these, divided by the speed without
-it, on a {processor} with {n_cores} cores. Medians of turns of processes that wait for each other;
-processes of the same program differ by up to a tenth, as the first row shows. Columns are PPO, with
-the number of environments, but for the last one: gradient steps of DQN's network."""
+How much does each optimisation speed up training? Each number is the speed with it divided by the speed
+without it: the median over turns, in which each process trains while the others wait. Processes of the
+same program differ by up to a tenth, as the first row shows. The columns are PPO in an environment,
+except for the last one: gradient steps of DQN's network."""
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Measures the speed of trainings on an accelerator, beside other libraries on JAX.
+"""Compares the training speed on an accelerator with other JAX libraries.
 
     JAX_PLATFORMS=cuda,cpu python benchmarks/accelerator.py --peer-python rejax=PATH jaxmarl=PATH
 
-Every run is a fresh process, and the runs of two libraries alternate. Before any is timed, all run at
-once and leave their programs in a cache. Peers need a Python that has the accelerator too; those without
-one, or without a checkout that they need, are left out.
+Every run is a fresh process, and the runs of two libraries alternate. Before the timed runs, all
+programs run once in parallel to fill the compilation cache. Other libraries need a Python that supports
+the accelerator, and some a checkout; those without are left out.
 """
 
 import argparse
@@ -23,12 +23,12 @@ from peers import OURS, Result, Round
 
 
 class Work(NamedTuple):
-    """A piece of work to be timed.
+    """A task to time.
 
     Attributes:
-        worker: What the files of the workers end with.
+        worker: Suffix of the workers' file names.
         peer: The other library.
-        options: What both are given.
+        options: Options of both workers.
     """
 
     worker: str
@@ -37,19 +37,19 @@ class Work(NamedTuple):
 
 
 def ppo(environment: str, n_envs: int, n_updates: int) -> Work:
-    """PPO from the settings of `workers/tasks.py`."""
+    """PPO with the settings of `workers/tasks.py`."""
     options = f"--environment={environment}", f"--envs={n_envs}", f"--updates={n_updates}"
     return Work("ppo", "rejax", options)
 
 
 def teams(task: str, algorithm: str, n_updates: int) -> Work:
-    """A team with a memory, from the settings of `workers/teams.py`."""
+    """A recurrent multi-agent algorithm with the settings of `workers/teams.py`."""
     options = f"--task={task}", f"--algorithm={algorithm}", f"--updates={n_updates}", "--episodes=0"
     return Work("teams", "jaxmarl", options)
 
 
 def off_policy(work: str, n_updates: int) -> Work:
-    """An agent with a replay buffer, from the settings of `workers/replay.py`."""
+    """An agent with a replay buffer and the settings of `workers/replay.py`."""
     return Work("replay", "rejax", (f"--work={work}", f"--updates={n_updates}"))
 
 
@@ -59,28 +59,28 @@ WORKS = {
     "PPO, CartPole-v1, 8,192 environments": ppo("CartPole-v1", 8192, 60),
     "PPO, Breakout-MinAtar, 1,024 environments": ppo("Breakout-MinAtar", 1024, 80),
     "PPO, Pendulum-v1, 1,024 environments": ppo("Pendulum-v1", 1024, 50),
-    "PPO with a memory, MemoryChain-bsuite, 4 environments": Work(
+    "Recurrent PPO, MemoryChain-bsuite, 4 environments": Work(
         "recurrent", "purejaxrl", ("--environment=MemoryChain-bsuite", "--updates=20")
     ),
-    "IPPO with a memory, simple_spread, 16 environments": teams("simple_spread", "IPPO", 30),
-    "IPPO with a memory, SMAX 3m, 128 environments": teams("3m", "IPPO", 15),
-    "MAPPO with a memory, simple_spread, 16 environments": teams("simple_spread", "MAPPO", 30),
-    "MAPPO with a memory, SMAX 3m, 128 environments": teams("3m", "MAPPO", 15),
-    "DDQN, CartPole-v1, 10 environments": off_policy(
-        "DDQN, an update of 128 each ten steps", 4_000
+    "Recurrent IPPO, simple_spread, 16 environments": teams("simple_spread", "IPPO", 30),
+    "Recurrent IPPO, SMAX 3m, 128 environments": teams("3m", "IPPO", 15),
+    "Recurrent MAPPO, simple_spread, 16 environments": teams("simple_spread", "MAPPO", 30),
+    "Recurrent MAPPO, SMAX 3m, 128 environments": teams("3m", "MAPPO", 15),
+    "DDQN, CartPole-v1, 10 environments": off_policy("DDQN, 10 environments, batch 128", 4_000),
+    "DDQN, CartPole-v1, 10 environments, 16 seeds": off_policy(
+        "DDQN, 10 environments, batch 128, 16 seeds", 3_000
     ),
-    "DDQN, CartPole-v1, 10 environments, 16 seeds": off_policy("the same, 16 seeds", 3_000),
     "DDQN, CartPole-v1, 1,024 environments": off_policy(
-        "DDQN, an update of 1,024 each 1,024 steps", 4_000
+        "DDQN, 1,024 environments, batch 1,024", 4_000
     ),
-    "SAC, Pendulum-v1, 1 environment": off_policy("SAC, an update of 256 each step", 3_000),
-    "SAC, Pendulum-v1, 1 environment, a buffer of a million": off_policy(
-        "the same, a buffer of a million", 3_000
+    "SAC, Pendulum-v1, 1 environment": off_policy("SAC, 1 environment, batch 256", 3_000),
+    "SAC, Pendulum-v1, 1 environment, buffer of 1M": off_policy(
+        "SAC, 1 environment, batch 256, buffer of 1M", 3_000
     ),
     "a trial": ppo("CartPole-v1", 4, 1),
 }
 DEFAULT_WORKS = list(WORKS)[:-1]
-CHECKOUTS = "jaxmarl", "purejaxrl"  # which are run from
+CHECKOUTS = "jaxmarl", "purejaxrl"  # libraries that run from a checkout
 
 Command = list[object]
 
@@ -106,10 +106,10 @@ def parse_args() -> argparse.Namespace:
     parser = peers.parser(__doc__, timeout=600.0)
     add = parser.add_argument
     named = {"type": peers.named_path, "metavar": "NAME=PATH", "nargs": "+", "default": []}
-    add("--works", nargs="+", choices=list(WORKS), default=DEFAULT_WORKS, help="what to measure")
-    add("--repeats", type=peers.positive, default=1, help="processes for each library and work")
-    add("--peer-python", help="Pythons of peers, which have the accelerator", **named)
-    add("--checkouts", help=f"of the repositories of {' and '.join(CHECKOUTS)}", **named)
+    add("--works", nargs="+", choices=list(WORKS), default=DEFAULT_WORKS, help="tasks to measure")
+    add("--repeats", type=peers.positive, default=1, help="processes per library and task")
+    add("--peer-python", help="Pythons of other libraries, with the accelerator", **named)
+    add("--checkouts", help=f"checkouts of {' and '.join(CHECKOUTS)}", **named)
     add("--markdown", type=Path, metavar="PATH", help="also write the report to this file")
     args = parser.parse_args()
     args.pythons, args.checkouts = dict(args.peer_python), dict(args.checkouts)
@@ -117,7 +117,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def commands_of(name: str, args: argparse.Namespace) -> Iterator[tuple[str, Command]]:
-    """The command line of each library's worker, ours first."""
+    """Yields the command line of each library's worker, ours first."""
     worker, peer, options = WORKS[name]
     yield OURS, [sys.executable, peers.WORKERS / f"{OURS}_{worker}.py", *options]
     if peer in args.pythons and (peer in args.checkouts or peer not in CHECKOUTS):
@@ -128,7 +128,7 @@ def commands_of(name: str, args: argparse.Namespace) -> Iterator[tuple[str, Comm
 def compile_all(
     commands: dict[str, dict[str, Command]], timeout: float, caching: dict[str, str]
 ) -> None:
-    """Runs everything at once, so that its programs are in the cache."""
+    """Runs everything in parallel, to fill the compilation cache."""
     shared = {**caching, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     lines = [line for of_work in commands.values() for line in of_work.values()]
     with ThreadPoolExecutor(reports.n_cores()) as threads:
@@ -138,7 +138,7 @@ def compile_all(
 def time_in_turns(
     commands: dict[str, dict[str, Command]], args: argparse.Namespace, caching: dict[str, str]
 ) -> dict[str, list[Round]]:
-    """Measures each work, by the libraries in turns."""
+    """Times each task, alternating between the libraries."""
     rounds: dict[str, list[Round]] = {name: [{} for _ in range(args.repeats)] for name in commands}
     for name, of_work in commands.items():
         for repeat, found in enumerate(rounds[name]):
@@ -150,7 +150,7 @@ def time_in_turns(
 
 
 def results(rounds: dict[str, list[Round]]) -> Iterator[Result]:
-    """All that was measured."""
+    """Yields all results."""
     return (result for found in itertools.chain(*rounds.values()) for result in found.values())
 
 
@@ -165,18 +165,18 @@ def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
     backends = {x["backend"] for x in reports.measured(results(rounds), "versions")}
     return "\n\n".join(
         [
-            "# On an accelerator",
-            f"Made by `python benchmarks/accelerator.py --repeats {args.repeats}` on "
-            f"{datetime.date.today()}: {', '.join(sorted(backends))}.",
-            "Environment steps a second of runs without evaluation, after compilation. Each ratio "
-            "compares two consecutive runs, ours over the other's. Settings are as in "
-            "[PPO](ppo_speed.md), [teams](multi_agent.md), [PPO with a "
-            "memory](recurrent_speed.md) and [off-policy agents](replay_speed.md), except for the "
-            "number of environments.",
-            "With small networks an accelerator mostly starts kernels: the [number of kernels in an "
-            "update](kernels.md) matters, and more environments are nearly free.",
-            reports.table(["", "", "Environment steps a second"], rows),
+            "# Speed on a GPU",
+            "How fast is training on a GPU compared with other JAX libraries? The tables show "
+            "environment steps per second without evaluation and after compilation. Each ratio "
+            "compares two consecutive runs. The settings are those of [PPO](ppo_speed.md), [recurrent "
+            "PPO](recurrent_speed.md), [IPPO and MAPPO](multi_agent.md) and [off-policy "
+            "agents](replay_speed.md), except for the number of environments.",
+            "With small networks, a GPU spends most of its time launching kernels. So the [number of "
+            "kernels per update](kernels.md) matters, and more environments are nearly free.",
+            reports.table(["", "", "Environment steps per second"], rows),
             *(f"Not measured: {name}." for name in DEFAULT_WORKS if name not in rounds),
+            f"Measured on {datetime.date.today()} ({', '.join(sorted(backends))}). To reproduce: "
+            f"`python benchmarks/accelerator.py --repeats {args.repeats}`.",
             reports.version_table(columns),
             *reports.failures(columns),
         ]

@@ -1,9 +1,8 @@
-"""Trains PPO in robots of brax, beside the PPO of brax itself, and shows what both learn and how fast.
+"""Compares the speed and returns of PPO on brax robots with brax's own PPO.
 
-Both have the hyperparameters and the networks that brax publishes for its own, scaled down to a short
-training on a CPU: `workers/locomotion.py` says how. Every training is a fresh process. What was
-measured is kept in a file of results, so that parts can be measured on different days; the page is made
-of all that is there. Both run in this environment, which needs brax.
+Both use the hyperparameters and networks that brax publishes for its PPO, scaled down to a short run on
+a CPU (see `workers/locomotion.py`). Every run is a fresh process of this Python, which needs brax.
+Results are saved in a file, so that parts can be measured on different days; the page shows all of them.
 """
 
 import argparse
@@ -16,7 +15,7 @@ import peers
 import reports
 
 WORKERS = {peers.OURS: "jaxagents_locomotion.py", "brax": "brax_locomotion.py"}
-TRAININGS = {  # updates of each part, and parts
+TRAININGS = {  # updates per part, and parts
     "halfcheetah": (20, 5),
     "ant": (10, 5),
 }
@@ -25,7 +24,7 @@ N_PARTS_OF_SPEED = 4
 
 
 def main() -> None:
-    """Runs what was asked for, and writes the page and its pictures."""
+    """Runs the benchmark, and writes the page and its plots."""
     args = parse_args()
     file = args.output / "brax_ppo.json"
     for env in args.envs:
@@ -44,18 +43,24 @@ def parse_args() -> argparse.Namespace:
     """Reads the command line."""
     parser = peers.parser(__doc__, timeout=1200.0)
     add = parser.add_argument
-    add("--envs", nargs="+", choices=TRAININGS, default=list(TRAININGS), help="trained in")
-    add("--only", nargs="+", choices=(SPEED, LEARNING), default=[SPEED, LEARNING], help="parts")
-    add("--libraries", nargs="+", choices=WORKERS, default=list(WORKERS), help="who")
-    add("--seeds", nargs="+", type=int, default=[0, 1], help="of trainings that learn")
-    add("--episodes", type=peers.positive, default=16, help="of an evaluation")
-    add("--updates", type=peers.positive, help="of a part of a training")
-    add("--output", type=Path, default=Path("runs/brax-ppo"), help="folder of the results")
+    add("--envs", nargs="+", choices=TRAININGS, default=list(TRAININGS), help="robots")
+    add(
+        "--only",
+        nargs="+",
+        choices=(SPEED, LEARNING),
+        default=[SPEED, LEARNING],
+        help="what to measure",
+    )
+    add("--libraries", nargs="+", choices=WORKERS, default=list(WORKERS), help="libraries to run")
+    add("--seeds", nargs="+", type=int, default=[0, 1], help="seeds of the learning curves")
+    add("--episodes", type=peers.positive, default=16, help="episodes per evaluation")
+    add("--updates", type=peers.positive, help="updates per part of a run")
+    add("--output", type=Path, default=Path("runs/brax-ppo"), help="folder for the results")
     return parser.parse_args()
 
 
 def run(part: str, env: str, library: str, seed: int, args: argparse.Namespace) -> peers.Result:
-    """Measures a library in a fresh process."""
+    """Runs a library in a fresh process."""
     n_updates, n_parts = TRAININGS[env]
     if part == SPEED:
         n_updates, n_parts = 2, N_PARTS_OF_SPEED
@@ -66,7 +71,7 @@ def run(part: str, env: str, library: str, seed: int, args: argparse.Namespace) 
 
 
 def report(kept: dict[str, Any], folder: Path) -> str:
-    """The page, whose pictures are drawn beside it."""
+    """The page; draws its plots next to it."""
     speed_rows, sections, numbers, pictures = [], [], [], []
     for env in TRAININGS:
         speeds = _by_library(kept.get(f"{SPEED}-{env}", {}))
@@ -97,15 +102,15 @@ def report(kept: dict[str, Any], folder: Path) -> str:
     columns = _by_library(
         {f"{name} {i}": run for i, runs in enumerate(kept.values()) for name, run in runs.items()}
     )
-    head = ["Environment", "Library", "Steps a second", "First updates (s)"]
+    head = ["Environment", "Library", "Steps per second", "First updates (s)"]
     parts = [
         "# PPO in brax",
         *([reports.in_large(numbers), *pictures] if numbers else []),
-        f"By `python benchmarks/brax_ppo.py --output docs/benchmarks`, {reports.machine()}.",
         INTRODUCTION,
         *(["## Speed", reports.table(head, speed_rows), ABOUT_SPEED] if speed_rows else []),
         *sections,
         "## Versions",
+        reports.measured_by("python benchmarks/brax_ppo.py --output docs/benchmarks"),
         reports.version_table(columns),
         *reports.failures(columns),
     ]
@@ -113,7 +118,7 @@ def report(kept: dict[str, Any], folder: Path) -> str:
 
 
 def learning(env: str, learned: dict[str, list[peers.Result]], folder: Path) -> list[str]:
-    """The part of the page about an environment, whose picture is drawn."""
+    """The section about an environment; draws its plot."""
     curves, rows = {}, []
     for library, results in learned.items():
         returns = np.array(list(reports.measured(results, "returns")))
@@ -134,12 +139,12 @@ def learning(env: str, learned: dict[str, list[peers.Result]], folder: Path) -> 
     if not rows:
         return []
     reports.draw(folder / f"brax_{env}.png", f"{env}, {BACKEND}", curves)
-    head = ["Library", half, whole, "Of each seed"]
+    head = ["Library", half, whole, "By seed"]
     return [f"## {env}", reports.table(head, rows)]
 
 
 def _by_library(found: dict[str, peers.Result]) -> dict[str, list[peers.Result]]:
-    """Results, whose names begin with a library."""
+    """Groups results by the library at the start of their names."""
     return {
         library: results
         for library in WORKERS
@@ -150,27 +155,28 @@ def _by_library(found: dict[str, peers.Result]) -> dict[str, list[peers.Result]]
 BACKEND = "spring"
 
 INTRODUCTION = """\
-Environments of brax with its `spring` backend and episodes of 1,000 steps, for this library and for the
-PPO of `brax.training`. Both have what brax publishes for its own (`notebooks/training.ipynb`): networks
-of four layers of 32 units and five of 256, with swish; a Gaussian squashed by tanh, with mean and width
-that depend on the observation; normalised observations; Adam with a step size of 0.0003; 32
-minibatches; 8 epochs in halfcheetah and 4 in ant; clipping at 0.3; rewards times 10 in ant.
-Environments and samples of a minibatch are a thirty-second of the published ones, so that so short a
-training has enough updates: of 10,240 steps each, in 64 environments in halfcheetah and 128 in ant. A
-return is the mean of greedy episodes.
+How does PPO compare with brax's own PPO (`brax.training`) on brax robots? Both use the hyperparameters
+that brax publishes for its PPO (`notebooks/training.ipynb`), with a thirty-second of the environments
+and of the minibatch size, so that a short run has enough updates. An update takes 10,240 steps, in 64
+environments in halfcheetah and 128 in ant. The environments have the `spring` backend and episodes of
+1,000 steps. Returns are means over greedy episodes.
 
-What remains different: brax estimates advantages over pieces of a rollout, of 20 steps in halfcheetah
-and 5 in ant, and leaves out the steps that a limit cuts; here they go over the whole rollout, and the
-value after a limit counts. brax normalises a rollout by statistics that already hold it, draws its
-estimate of the entropy, and has one Adam for both networks.
+The actor has four layers of 32 units, the critic five of 256, both with swish. The policy is a Gaussian
+squashed by tanh, whose mean and standard deviation depend on the observation. Observations are
+normalised, rewards are scaled by 10 in ant, and Adam has a learning rate of 0.0003. An update has 32
+minibatches, a clip range of 0.3, and 8 epochs in halfcheetah or 4 in ant.
 
-**Not shown**: the published budget, which is 50 million steps on an accelerator, and accelerators at
-all."""
+Remaining differences: brax estimates advantages over segments of a rollout (20 steps in halfcheetah, 5
+in ant) and leaves out steps cut by a time limit; jaxagents uses the whole rollout and bootstraps at time
+limits. brax normalises a rollout with statistics that already include it, estimates the entropy from
+samples, and has one Adam optimizer for both networks.
+
+Not measured: brax's published budget of 50 million steps, and accelerators."""
 
 ABOUT_SPEED = """\
-Environment steps a second of updates after the first ones, without evaluation, each library alone on the
-machine. The first updates have the compilation in them, but not that of the evaluation. brax 0.14 calls
-a function that JAX 0.10 no longer has; it is given one that does the same."""
+Environment steps per second of the updates after the first ones, without evaluation. The first updates
+include compilation, except for that of the evaluation. brax 0.14 calls a function that JAX 0.10 no
+longer has; the benchmark supplies an equivalent."""
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""Goes through environments of the suites that are installed, and writes a table of what was found.
+"""Tests environments of the installed suites, and writes a table of the results.
 
-Each environment is checked by `jaxagents.check_env` (the same key gives the same episode, one
-environment the same as many at once), drawn if its suite can, and timed: with random actions, and in a
-training of PPO, whose losses must be finite. Those whose suite is missing are left out.
-`pip install "jaxagents[envs]"` installs all.
+Each environment is checked by `jaxagents.check_env`, rendered if its suite can, and timed with random
+actions and while training PPO, whose losses must be finite. Suites that are not installed are skipped;
+`pip install "jaxagents[envs]"` installs all of them.
 """
 
 import argparse
@@ -52,22 +51,22 @@ ENVIRONMENTS = {
 HEAD = (
     "Environment",
     "Version",
-    "Actors",
-    "Masks",
-    "Checks",
-    "Draws",
-    "Steps a CPU second, random",
-    "Steps a CPU second, PPO",
+    "Agents",
+    "Action mask",
+    "Passes `check_env`",
+    "Renders",
+    "Steps per CPU second, random",
+    "Steps per CPU second, PPO",
 )
 KEY = jax.random.key(0)
 N_UPDATES = 4
 FAILS = "fails"
-NOT_HERE = "not here"
+NOT_HERE = "no OpenGL"
 DRAWN_BY_OPENGL = ("brax", "playground")
 
 
 def main() -> None:
-    """Goes through the environments, and writes the page."""
+    """Tests the environments and writes the page."""
     args = parse_args()
     results_file = args.output / "environments.json"
     for name, options in ENVIRONMENTS.items():
@@ -92,53 +91,52 @@ def parse_args() -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="suites or environments")
-    parser.add_argument("--n-envs", type=int, default=256, help="environments at once")
-    parser.add_argument("--n-steps", type=int, default=64, help="steps of a rollout")
+    parser.add_argument("--n-envs", type=int, default=256, help="parallel environments")
+    parser.add_argument("--n-steps", type=int, default=64, help="rollout length")
     parser.add_argument(
-        "--output", type=Path, default=Path("runs/environments"), help="folder of the results"
+        "--output", type=Path, default=Path("runs/environments"), help="folder for the results"
     )
     return parser.parse_args()
 
 
 def report(rows: list[list[str]], args: argparse.Namespace) -> str:
-    """The page of Markdown."""
+    """The page, in Markdown."""
     parts = [
-        "# Environments of the suites",
-        f"By `python benchmarks/environments.py`, {reports.machine()}.",
-        "Checks: `check_env` found nothing wrong. Draws: the start of an episode can be drawn; OpenGL "
-        "may be missing.",
-        f"Steps a second are per second of processor time over all cores, for {args.n_envs} "
-        "environments at once, after compilation; a step counts once, however many actors there are. "
-        "They are measured with random actions, and while PPO (or IPPO, for several actors) trains with "
-        f"default networks and rollouts of {args.n_steps} steps.",
+        "# Tested environments",
+        "Which environments are tested, and how fast are they? Speeds are environment steps per second "
+        f"of CPU time, summed over all cores, with {args.n_envs} parallel environments and after "
+        "compilation. In multi-agent environments, a step of all agents counts once. The last two "
+        "columns show the speed with random actions, and while training PPO (IPPO if there are several "
+        f"agents) with default networks and rollouts of {args.n_steps} steps.",
         reports.table(HEAD, rows),
-        f"With {reports.versions('jaxagents', 'jax')}.",
+        reports.measured_by("python benchmarks/environments.py"),
+        f"Versions: {reports.versions('jaxagents', 'jax')}.",
     ]
     return "\n\n".join(parts)
 
 
 def with_speeds(page: str, rows: list[list[str]], picture: Path) -> str:
-    """The page, which opens with the speed of PPO in each environment."""
+    """Adds an opening with the speed of PPO in each environment."""
     speeds = [
         (float(row[-1].replace(",", "")), row[0].replace("`", "")) for row in rows if trains(row)
     ]
     if not speeds:
         return page
     speeds.sort(reverse=True)
-    numbers = [(f"{speed:,.0f}", f"steps a CPU second: {name}") for speed, name in speeds[:5]]
+    numbers = [(f"{speed:,.0f}", f"steps per CPU second: {name}") for speed, name in speeds[:5]]
     bars = [(name, f"{speed:,.0f}", speed, (speed, speed)) for speed, name in speeds]
-    about = "Steps a CPU second while PPO trains (logarithmic)"
+    about = "Steps per CPU second while training PPO (log scale)"
     reports.draw_bars(picture, about, bars)
     return reports.opened(page, numbers, picture.name, about)
 
 
 def trains(row: list[str]) -> bool:
-    """Whether a row ends with a speed."""
+    """Whether PPO trained in the environment, so that its row ends with a speed."""
     return row[-1].replace(",", "").isdigit()
 
 
 def found(name: str, options: dict[str, object], args: argparse.Namespace) -> list[str]:
-    """The row of an environment."""
+    """The table row of an environment."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         env = jaxagents.make(name, **options)
@@ -155,13 +153,13 @@ def found(name: str, options: dict[str, object], args: argparse.Namespace) -> li
 
 
 def is_masked(env: Environment) -> bool:
-    """Whether the environment says which actions it allows."""
+    """Whether the environment has an action mask."""
     obs, state = env.reset(KEY)
     return env.action_mask(state) is not None or (isinstance(obs, dict) and "action_mask" in obs)
 
 
 def said(task: Callable[[], str | None]) -> str:
-    """The answer of a task, or whether it worked; an error is printed."""
+    """Runs a task, and returns its answer, "yes" without one, or `FAILS` after printing an error."""
     try:
         return task() or "yes"
     except Exception:
@@ -170,7 +168,7 @@ def said(task: Callable[[], str | None]) -> str:
 
 
 def drawing(name: str, env: Environment) -> str:
-    """Whether an environment is drawn."""
+    """Whether an environment renders."""
     if not env.can_draw:
         return "no"
     if name.startswith(DRAWN_BY_OPENGL) and not has_opengl():
@@ -180,7 +178,7 @@ def drawing(name: str, env: Environment) -> str:
 
 @functools.cache
 def has_opengl() -> bool:
-    """Whether MuJoCo can draw. It is asked once, since a second try may end the process."""
+    """Whether MuJoCo can render. Cached, since a second try may crash the process."""
     import mujoco
 
     try:
@@ -191,12 +189,12 @@ def has_opengl() -> bool:
 
 
 def check(env: Environment) -> None:
-    """Looks for mistakes in an environment."""
+    """Checks an environment for mistakes."""
     jaxagents.check_env(env, n_steps=50)
 
 
 def speed_of_ppo(env: Environment, n_envs: int, n_steps: int) -> float:
-    """Steps a second of the processor's time in a training, after compilation."""
+    """Environment steps per CPU second while training, after compilation."""
     agent, module = (PPO, ppo) if env.n_actors is None else (IPPO, ippo)
     config = module.AgentConfig(n_steps=N_UPDATES, batch_size=n_envs, rollout_length=n_steps)
     made = agent(env, None, config, eval_during_training=False)
@@ -210,20 +208,20 @@ def speed_of_ppo(env: Environment, n_envs: int, n_steps: int) -> float:
 
 
 def processor_time(task: Callable[[], object]) -> float:
-    """Seconds of the processor's time that a task takes; other processes hardly change them."""
+    """The CPU seconds that a task takes; other processes hardly affect them."""
     before = time.process_time()
     jax.block_until_ready(task())
     return time.process_time() - before
 
 
 def draw(env: Environment) -> None:
-    """Draws the start of an episode."""
+    """Renders the start of an episode."""
     _, states = jax.vmap(env.reset)(KEY[None])
     assert draw_states(env, states, 1).std() > 0
 
 
 def speed(env: Environment, n_envs: int, n_steps: int) -> float:
-    """Steps a second of the processor's time with random actions and resets, after compilation."""
+    """Environment steps per CPU second with random actions and resets, after compilation."""
     actors = () if env.n_actors is None else (env.n_actors,)
     episodes = Episodes(env, 1_000_000, actors)
 

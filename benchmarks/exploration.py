@@ -25,12 +25,8 @@ EPISODES_OF_A_ROLLOUT = 5
 def main() -> None:
     """Runs the benchmark and prints its table."""
     args = parse_args()
-    lines = [
-        TITLE,
-        "",
-        "| Task | Agent | Mean return of each seed | Steps until all seeds found the reward |",
-    ]
-    lines += ["|---|---|---|---|"]
+    head = "| Task | Agent | Mean return of each seed | Steps until all seeds found the reward |"
+    lines = [TITLE, "", head, "|---|---|---|---|"]
     for size in args.sizes:
         for name in args.agents:
             returns, n_steps = train(name, size, args)

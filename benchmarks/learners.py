@@ -45,7 +45,7 @@ def main() -> None:
     args = parse_args()
     args.output.mkdir(parents=True)
     found: list[Round] = []
-    sections = ["# SAC returns", ABOUT]
+    sections = ["# Returns of SAC", ABOUT]
     for name in args.only:
         part = PARTS[name]._replace(**QUICK if args.quick else {})
         if args.steps and name == "halfcheetah":

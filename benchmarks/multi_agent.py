@@ -1,8 +1,9 @@
-"""Trains teams by IPPO and MAPPO, both with a memory, here and by the baselines of JaxMARL.
+"""Compares the speed and returns of recurrent IPPO and MAPPO with the JaxMARL baselines.
 
-Every run is a fresh process, and the runs of the two alternate. The baselines are in no package: they
-run from a checkout of JaxMARL's repository, in a virtual environment of their own with the same versions
-of JAX. Without one, jaxagents runs alone. It needs JaxMARL as well: `pip install ".[jaxmarl]"`.
+Every run is a fresh process, and the runs of the two libraries alternate. The baselines are not in a
+package: they run from a checkout of JaxMARL's repository, in their own virtual environment with the same
+version of JAX. Without a checkout, only jaxagents runs. It needs JaxMARL too:
+`pip install ".[jaxmarl]"`.
 """
 
 import argparse
@@ -26,8 +27,8 @@ HEAD = (
     "",
     "Environment steps",
     "Return, by seed",
-    "Battles won",
-    "Steps a second",
+    "Win rate",
+    "Steps per second",
     "Compilation (s)",
 )
 
@@ -36,11 +37,11 @@ def main() -> None:
     """Runs the benchmark and prints its report."""
     parser = peers.parser_of_two(__doc__, LIBRARIES, timeout=3600.0)
     add = parser.add_argument
-    add("--jaxmarl-checkout", type=Path, help="of JaxMARL's repository")
+    add("--jaxmarl-checkout", type=Path, help="checkout of JaxMARL's repository")
     add("--tasks", nargs="+", choices=list(TASKS), default=["simple_spread", "3m", "2s3z"])
     add("--algorithms", nargs="+", choices=ALGORITHMS, default=list(ALGORITHMS))
-    add("--seeds", type=peers.positive, default=3, help="processes for each library and task")
-    add("--share", type=float, default=1.0, help="of the updates")
+    add("--seeds", type=peers.positive, default=3, help="processes per library and task")
+    add("--share", type=float, default=1.0, help="share of the updates to run")
     args = parser.parse_args()
     checkout = []
     if args.jaxmarl_checkout is None:
@@ -64,7 +65,7 @@ def main() -> None:
 
 
 def n_updates(task: str, share: float) -> int:
-    """Updates of a training."""
+    """The number of updates in a run."""
     return max(1, round(share * TASKS[task].updates))
 
 
@@ -74,22 +75,23 @@ def report(rounds: dict[Any, list[Round]], args: argparse.Namespace) -> str:
     table = [row for work, found in rounds.items() for row in rows(*work, found, args.share)]
     return "\n\n".join(
         [
-            "# Teams beside JaxMARL",
-            f"Made by `{command(args)}`, {reports.machine()}.",
-            "IPPO and MAPPO with a GRU of 128 units between two layers of 128, shared by all actors, "
-            "and the settings of the baselines' own configuration files, except for the number of "
-            "steps. The learning rate falls to zero. What remains different:",
-            "- In IPPO actor and critic share the GRU and the layer before it. Here each has an "
-            "optimizer, and values are normalised.\n"
-            "- The critic of MAPPO is one network with a value for each actor here. In the baselines it "
-            "runs once for each actor.\n"
-            "- The baselines clip the loss of values.\n"
-            "- Fallen units of SMAX are masked out here.",
-            "Returns and the share of battles won use sampled actions at the end of a run: here in 256 "
-            "episodes, in the baselines in the episodes of the last fiftieth of the updates. Steps a "
-            "second exclude compilation and evaluations, and are medians over seeds; each ratio "
-            "compares two consecutive runs.",
+            "# IPPO and MAPPO compared with JaxMARL",
+            "How do the speed and returns of recurrent IPPO and MAPPO compare with the JaxMARL "
+            "baselines? All have a GRU of 128 units between two layers of 128, shared by all agents, "
+            "and the settings of the baselines' configuration files, except for the number of steps. "
+            "The learning rate decays to zero. Remaining differences:",
+            "- In IPPO, actor and critic share the GRU and the layer before it. In jaxagents, each has "
+            "its own optimizer, and values are normalised.\n"
+            "- In MAPPO, the critic of jaxagents is one network with a value for each agent; the "
+            "baselines run the critic once per agent.\n"
+            "- The baselines clip the value loss.\n"
+            "- jaxagents masks out SMAX units that have died.",
+            "Returns and win rates are measured with sampled actions at the end of a run: over 256 "
+            "episodes in jaxagents, over the episodes of the last 2% of the updates in the baselines. "
+            "Steps per second exclude compilation and evaluation and are medians over seeds; each "
+            "ratio compares two consecutive runs.",
             reports.table(HEAD, table),
+            reports.measured_by(command(args)),
             reports.version_table(columns),
             *reports.failures(columns),
         ]
@@ -97,7 +99,7 @@ def report(rounds: dict[Any, list[Round]], args: argparse.Namespace) -> str:
 
 
 def command(args: argparse.Namespace) -> str:
-    """The command that makes the page."""
+    """The command that reproduces the page."""
     words = ["python benchmarks/multi_agent.py"]
     if args.jaxmarl_checkout is not None:
         words.append("--jaxmarl-checkout PATH")
@@ -111,7 +113,7 @@ def command(args: argparse.Namespace) -> str:
 
 
 def rows(task: str, algorithm: str, rounds: list[Round], share: float) -> Iterator[list[str]]:
-    """The rows of a task: one for each library, and the ratio of their speeds."""
+    """Yields the rows of a task: one per library, and the ratio of their speeds."""
     title = f"{task}, {algorithm}"
     n_steps = n_updates(task, share) * TASKS[task].settings[algorithm].steps_per_update
     for library in rounds[0]:

@@ -1,8 +1,8 @@
-"""Shows what off-policy and offline agents learn in environments of gymnax, each with several seeds.
+"""Measures the returns of off-policy and offline agents in gymnax environments, over several seeds.
 
-The seeds of an agent are trained by one `sweep`. What was learned is kept in a file of results, so that
-agents and environments can be run side by side or on different days: a run replaces its own rows, and
-the report is made of all that is there.
+One `sweep` trains the seeds of an agent. Results are saved in a file, so that agents and environments
+can run at the same time or on different days: a run replaces its own rows, and the report shows all of
+them.
 """
 
 import argparse
@@ -29,11 +29,11 @@ HIGHLIGHTS = {
     "breakout": "Rainbow",
     "pendulum_offline": "IQL",
 }
-"""The agents whose mean returns the page opens with, by the names of the tasks."""
+"""The agent of each task whose mean return opens the page."""
 
 
 def main() -> None:
-    """Trains, and writes results, pictures and the report."""
+    """Trains, and writes the results, the plots and the report."""
     args = parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
     results_file = args.output / "off_policy.json"
@@ -57,7 +57,7 @@ def main() -> None:
     numbers = highlights(learned)
     if numbers:
         draw_returns(args.output / "off_policy.svg", learned)
-        about = "The return of each seed at the end of its run"
+        about = "Return of each seed after training"
         page = reports.opened(page, numbers, "off_policy.svg", about)
     reports.write(page, args.output / "off_policy.md")
 
@@ -68,16 +68,16 @@ def parse_args() -> argparse.Namespace:
     add = parser.add_argument
     add("--only", nargs="+", choices=TASKS, default=list(TASKS), help="environments")
     labels = list(dict.fromkeys(label for task in TASKS.values() for label in task.agents))
-    add("--agents", nargs="+", choices=labels, help="agents, by default all of each environment")
-    add("--seeds", type=int, default=5, help="seeds of each agent")
-    add("--quick", action="store_true", help="only try whether everything runs")
-    add("--report", action="store_true", help="only make the report anew")
-    add("--output", type=Path, default=Path("runs/off-policy"), help="folder of the results")
+    add("--agents", nargs="+", choices=labels, help="agents (default: all of each environment)")
+    add("--seeds", type=int, default=5, help="seeds per agent")
+    add("--quick", action="store_true", help="only check that everything runs")
+    add("--report", action="store_true", help="only rewrite the report")
+    add("--output", type=Path, default=Path("runs/off-policy"), help="folder for the results")
     return parser.parse_args()
 
 
 def run(name: str, label: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Trains several seeds of an agent, and gives what describes the training."""
+    """Trains several seeds of an agent, and returns the results to save."""
     task = TASKS[name]
     env, agent_type, config, hyperparams, _ = preset(task.agents[label])
     is_offline = task.data is not None
@@ -106,17 +106,19 @@ def run(name: str, label: str, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def tested(agent: Any, runner: Any) -> float:
-    """Mean return of 100 further episodes."""
+    """The mean return over 100 greedy episodes after training."""
     agent.collect_training(runner, {})
     return float(np.mean(agent.eval(jax.random.key(1), n_evals=100)["returns"]))
 
 
 def report(results: dict[str, Any]) -> str:
-    """The page: a table and a picture for each environment."""
+    """The page: a table and a plot for each environment."""
     lines = [
-        "# What off-policy and offline agents learn",
+        "# Returns of off-policy and offline agents",
         "",
-        INTRODUCTION.format(machine=reports.machine()),
+        INTRODUCTION,
+        "",
+        reports.measured_by("python benchmarks/off_policy.py --output docs/benchmarks"),
         "",
     ]
     for name, task in TASKS.items():
@@ -125,7 +127,7 @@ def report(results: dict[str, Any]) -> str:
 
 
 def highlights(results: dict[str, Any]) -> list[tuple[str, str]]:
-    """Some mean returns, each with what earned it."""
+    """The mean returns that open the page, each with its agent and environment."""
     return [
         (f"{np.mean(results[name][label]['returns']):.3g}", f"{label}, {heading(TASKS[name])}")
         for name, label in HIGHLIGHTS.items()
@@ -135,11 +137,11 @@ def highlights(results: dict[str, Any]) -> list[tuple[str, str]]:
 
 def heading(task: Task) -> str:
     """The heading of a task."""
-    return f"{task.env}{', from data' * (task.data is not None)}"
+    return f"{task.env}{', offline' * (task.data is not None)}"
 
 
 def draw_returns(path: Path, results: dict[str, Any]) -> None:
-    """Draws a panel for each environment: the mean of each agent, and a dot for each seed."""
+    """Draws a panel for each environment, with the mean of each agent and a dot for each seed."""
     names = [name for name in TASKS if name in results]
     with plt.style.context(reports.STYLE):
         rows = -(-len(names) // 2)
@@ -160,7 +162,7 @@ def draw_returns(path: Path, results: dict[str, Any]) -> None:
 
 
 def section(name: str, task: Task, results: dict[str, Any]) -> list[str]:
-    """The lines about an environment."""
+    """The section about an environment."""
     rows = []
     for label, result in results.items():
         means = result["returns"]
@@ -183,21 +185,18 @@ def section(name: str, task: Task, results: dict[str, Any]) -> list[str]:
 
 
 INTRODUCTION = """\
-Made by `python benchmarks/off_policy.py --output docs/benchmarks`, {machine}.
+What returns do off-policy and offline agents reach with the [presets](../guide/command_line.md#presets)?
+Each seed plays 100 greedy episodes after the last update; the tables show the mean, standard deviation,
+lowest and highest of the seeds' mean returns. No seed or checkpoint was selected. The curves show ten
+evaluations of 32 greedy episodes: the mean over seeds, and each seed as a thin line. The settings for
+classic control were tuned on these seeds; those for MinAtar were not tuned.
 
-Returns are of 100 greedy episodes after the last update, the mean of each seed: their mean, standard
-deviation, lowest and highest over the seeds. The settings are the
-[presets](../guide/command_line.md#presets). No seed or checkpoint was selected: the last checkpoint
-counts. Curves show 32 greedy episodes at each of ten points: the mean over seeds, and each
-seed as a thin line. The settings of classic control were tuned on these seeds; the settings of MinAtar
-were not tuned.
-
-For comparison there are figures of [RL Baselines3
-Zoo](https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/benchmark.md) where it has some: the mean
-return of one trained agent. Its DQN and QR-DQN learned CartPole in 50,000 steps, Acrobot in 100,000 and
-MountainCar in 120,000; its SAC and TD3 Pendulum in 20,000; its TD3 MountainCarContinuous in 300,000.
-For MinAtar we know of no such table; the games are gymnax's, without sticky actions,
-with episodes of up to 1,000 steps (Freeway 2,500)."""
+The column RL Zoo has the mean return of one trained agent of [RL Baselines3
+Zoo](https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/benchmark.md). Its DQN and QR-DQN trained
+for 50,000 steps in CartPole, 100,000 in Acrobot and 120,000 in MountainCar, its SAC and TD3 for 20,000
+in Pendulum, and its TD3 for 300,000 in MountainCarContinuous. We know of no such table for MinAtar. The
+MinAtar games are those of gymnax, without sticky actions, with at most 1,000 steps per episode (Freeway:
+2,500)."""
 
 
 if __name__ == "__main__":

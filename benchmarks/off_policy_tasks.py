@@ -1,6 +1,7 @@
-"""The tasks of the benchmark of off-policy and offline agents, and the figures of others.
+"""The tasks of the benchmark of off-policy and offline agents, and published returns.
 
-These are of RL Baselines3 Zoo (https://github.com/DLR-RM/rl-baselines3-zoo, benchmark.md), one run each.
+The published returns are from RL Baselines3 Zoo (https://github.com/DLR-RM/rl-baselines3-zoo,
+benchmark.md), with one run each.
 """
 
 from collections.abc import Callable
@@ -24,14 +25,14 @@ REPLAYED = ("DQN", "DDQN", "C51", "QR-DQN")
 
 
 class Task(NamedTuple):
-    """Agents in an environment.
+    """An environment and the agents to train in it.
 
     Attributes:
         env: The environment.
         meaning: What a return means.
-        published: Returns that others report, by the name of the agent.
-        agents: The names of their presets, by those of the agents.
-        data: Makes what offline agents learn from, of so many environment steps.
+        published: Published return of each agent.
+        agents: Preset of each agent.
+        data: Makes the dataset of offline agents, given a number of environment steps.
     """
 
     env: str
@@ -42,9 +43,9 @@ class Task(NamedTuple):
 
 
 def mixed_data(n_steps: int) -> Dataset:
-    """Episodes of SAC after a training of as many steps, and as many of random actions.
+    """A dataset of Pendulum-v1: episodes of SAC after `n_steps` steps, and as many with random actions.
 
-    Rewards are a tenth of Pendulum's, which lie between -16 and 0.
+    Rewards are divided by 10; Pendulum's own are between -16 and 0.
     """
     config = sac.AgentConfig(
         n_envs=1,
@@ -71,12 +72,12 @@ def mixed_data(n_steps: int) -> Dataset:
 
 
 def value_based(name: str, *labels: str) -> dict[str, str]:
-    """Presets of the value-based agents in an environment."""
+    """Presets of value-based agents in an environment."""
     return {label: f"{VALUE_BASED[label]}-{name}" for label in labels or REPLAYED}
 
 
 def minatar(game: str, meaning: str, *further: str) -> Task:
-    """DQN, C51, QR-DQN, further agents and Rainbow in a game of MinAtar."""
+    """A MinAtar game with DQN, C51, QR-DQN, further agents and Rainbow."""
     agents = value_based(game.lower(), "DQN", "C51", "QR-DQN", *further, "Rainbow")
     return Task(f"{game}-MinAtar", meaning, {}, agents)
 
@@ -84,38 +85,39 @@ def minatar(game: str, meaning: str, *further: str) -> Task:
 TASKS = {
     "cartpole": Task(
         "CartPole-v1",
-        "The largest return is 500.",
+        "The maximum return is 500.",
         {"DQN": 500.0, "QR-DQN": 500.0},
         value_based("cartpole", *REPLAYED, "PQN"),
     ),
     "acrobot": Task(
         "Acrobot-v1",
-        "A return is minus the number of steps to the goal.",
+        "The return is minus the number of steps to the goal.",
         {"DQN": -76.6, "QR-DQN": -69.1},
         value_based("acrobot"),
     ),
     "mountain_car": Task(
         "MountainCar-v0",
-        "An episode that does not reach the flag returns -200; -110 counts as solved.",
+        "Episodes that do not reach the flag return -200; a return of -110 counts as solved.",
         {"DQN": -100.8, "QR-DQN": -106.0},
         value_based("mountaincar"),
     ),
     "pendulum": Task(
         "Pendulum-v1",
-        "Returns depend on the start, and are never positive.",
+        "Returns depend on the initial state and are never positive.",
         {"SAC": -157.0, "TD3": -151.9},
         {"SAC": "sac-pendulum", "TD3": "td3-pendulum"},
     ),
     "mountain_car_continuous": Task(
         "MountainCarContinuous-v0",
-        "A return above 90 counts as solved. Independent noise in each step seldom takes the car to the "
-        "flag; here it is drawn anew every 32 steps.",
+        "A return above 90 counts as solved. Independent noise in each step rarely takes the car to the "
+        "flag, so the exploration noise changes only every 32 steps.",
         {"TD3": 93.5},
         {"TD3": "td3-mountaincarcontinuous"},
     ),
     "pendulum_offline": Task(
         "Pendulum-v1",
-        "From 50 episodes of SAC after 10,000 steps, and as many of random actions. Steps are updates.",
+        "The dataset has 50 episodes of SAC after 10,000 steps, and 50 of random actions. Steps are "
+        "updates.",
         {},
         {
             "BC": "bc-pendulum",
@@ -125,12 +127,14 @@ TASKS = {
         },
         mixed_data,
     ),
-    "breakout": minatar("Breakout", "A return is the number of bricks hit; a wall has 30.", "PQN"),
-    "freeway": minatar("Freeway", "A return is the number of crossings in 2,500 steps."),
-    "asterix": minatar("Asterix", "A return is the number of treasures."),
+    "breakout": minatar(
+        "Breakout", "The return is the number of bricks hit; a wall has 30.", "PQN"
+    ),
+    "freeway": minatar("Freeway", "The return is the number of crossings in 2,500 steps."),
+    "asterix": minatar("Asterix", "The return is the number of treasures."),
     "space_invaders": minatar(
         "SpaceInvaders",
-        "A return is the number of aliens hit. Nothing is random in gymnax's game, so that all greedy "
-        "episodes of an agent are the same.",
+        "The return is the number of aliens hit. gymnax's game is deterministic, so all greedy episodes "
+        "of an agent are the same.",
     ),
 }

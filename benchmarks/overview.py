@@ -1,4 +1,4 @@
-"""Makes the opening of the page about performance: ratios of the other pages, which it reads."""
+"""Writes the opening of `docs/performance.md` from the speed ratios of the other pages."""
 
 import argparse
 import re
@@ -7,32 +7,32 @@ from pathlib import Path
 import reports
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
-SHOWN = (  # the page, the title and the peer of a ratio there, and what it is called here
+SHOWN = (  # page, title and library of a ratio, and its name in the overview
     ("ppo_speed", "CartPole-v1, 4 environments", "rejax", "PPO, 4 environments"),
     ("ppo_speed", "CartPole-v1, 64 environments", "rejax", "PPO, 64 environments"),
-    ("ppo_speed", "CartPole-v1, 1024 environments", "rejax", "PPO, 1,024 environments"),
+    ("ppo_speed", "CartPole-v1, 1,024 environments", "rejax", "PPO, 1,024 environments"),
     ("ppo_speed", "CartPole-v1, 64 environments", "stable-baselines3", "PPO, 64 environments"),
     ("ppo_speed", "Breakout-MinAtar, 64 environments", "rejax", "PPO, Breakout-MinAtar"),
     ("ppo_speed", "Pendulum-v1, 64 environments", "rejax", "PPO, Pendulum-v1"),
-    ("recurrent_speed", "MemoryChain-bsuite", "purejaxrl", "PPO with a memory"),
-    ("replay_speed", "DDQN, an update of 256 each step", "rejax", "DDQN"),
-    ("replay_speed", "SAC, an update of 256 each step", "rejax", "SAC"),
+    ("recurrent_speed", "MemoryChain-bsuite", "purejaxrl", "Recurrent PPO"),
+    ("replay_speed", "DDQN, 1 environment, batch 256", "rejax", "DDQN"),
+    ("replay_speed", "SAC, 1 environment, batch 256", "rejax", "SAC"),
     ("sac_speed", "HalfCheetah-v5", "sbx-rl", "SAC, HalfCheetah-v5"),
     ("accelerator", "PPO, CartPole-v1, 1,024 environments", "rejax", "PPO on a GPU"),
     (
         "accelerator",
-        "MAPPO with a memory, simple_spread, 16 environments",
+        "Recurrent MAPPO, simple_spread, 16 environments",
         "jaxmarl",
         "MAPPO on a GPU",
     ),
 )
 IN_LARGE = (1, 3, 6, 7, 10)
-"""Which of them the page opens with."""
+"""Indices of the ratios in large type."""
 NUMBERS = re.compile(r'<div class="numbers" markdown>.*?</div>', re.DOTALL)
 
 
 def main() -> None:
-    """Writes the page with its chart beside it."""
+    """Writes the page and its chart."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--markdown", type=Path, default=PAGE, help="file of the page")
     path = parser.parse_args().markdown
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def shown() -> list[reports.Ratio]:
-    """The ratios, as the chart calls them."""
+    """The ratios, with their names in the overview."""
     ratios = []
     for name, title, peer, called in SHOWN:
         text = (PAGE.parent / "benchmarks" / f"{name}.md").read_text()
@@ -52,7 +52,7 @@ def shown() -> list[reports.Ratio]:
 
 
 def page(ratios: list[reports.Ratio]) -> str:
-    """The page, with some of the ratios at its beginning."""
+    """The page, with the ratios of its opening updated."""
     chosen = (ratios[i] for i in IN_LARGE)
     numbers = [(reports.times(x), f"as fast as {x.peer}: {x.title}") for x in chosen]
     return NUMBERS.sub(lambda _: reports.in_large(numbers), PAGE.read_text(), count=1)

@@ -1,4 +1,4 @@
-"""The page about PPO and its peers: tables, and pictures of learning curves."""
+"""The page that compares PPO with other libraries: tables and plots of learning curves."""
 
 import statistics
 from collections.abc import Iterable, Iterator
@@ -12,22 +12,22 @@ from peers import OURS, Result, Round
 from reports import table
 
 Runs = dict[str, list[Round]]
-"""Results of each library, beside ours where speed is meant."""
+"""Results of each library; for speed, each round also has ours."""
 
 SPEED_HEAD = (
-    *("", "Library", "Ours / theirs", "Steps a second", "Compilation (s)", "Memory (MiB)"),
+    *("", "Library", "Ours / theirs", "Steps per second", "Compilation (s)", "Memory (MiB)"),
 )
 LEARNING_HEAD = ("JAX", "Library", "Steps", "Median", "Lowest", "Highest", "Seeds")
 LEARNING = "learning-"
 
 
 def write(file: Path, titles: dict[str, str], libraries: Iterable[str]) -> Path:
-    """Writes the page and its pictures beside the file of results.
+    """Writes the page and its plots next to the file of results.
 
     Args:
-        file: The results.
-        titles: What the parts are called, by their names, in the order of the page.
-        libraries: The libraries, in the order of the tables.
+        file: The file of results.
+        titles: Title of each part, in the order of the page.
+        libraries: Libraries, in the order of the tables.
 
     Returns:
         The file of the page.
@@ -35,7 +35,7 @@ def write(file: Path, titles: dict[str, str], libraries: Iterable[str]) -> Path:
     kept: dict[str, dict[str, Runs]] = reports.kept(file)
     versions = sorted(kept, key=Version, reverse=True)
     everything = [run for jax in versions for run in results(kept[jax].values())]
-    lines = ["# PPO beside its peers", introduction(everything), "## Speed", ABOUT_SPEED]
+    lines = ["# PPO compared with other libraries", INTRODUCTION, "## Speed", ABOUT_SPEED]
     for jax in versions:
         parts = {name: kept[jax][name] for name in titles if name in kept[jax]}
         rows = [
@@ -59,7 +59,7 @@ def write(file: Path, titles: dict[str, str], libraries: Iterable[str]) -> Path:
             plot(titles[name], runs, file.with_name(picture))
             lines += [f"### {titles[name]}", table(LEARNING_HEAD, learning_rows(runs))]
             lines += [f"![Learning curves]({picture})"]
-    lines += ["## Versions", reports.version_table(columns(kept, versions))]
+    lines += ["## Versions", origin(everything), reports.version_table(columns(kept, versions))]
     lines += reports.failures({"A run": everything})
     page = file.with_suffix(".md")
     page.write_text(reports.with_ratios("\n\n".join(lines), page) + "\n")
@@ -67,7 +67,7 @@ def write(file: Path, titles: dict[str, str], libraries: Iterable[str]) -> Path:
 
 
 def results(parts: Iterable[Runs]) -> Iterator[Result]:
-    """All that was measured."""
+    """Yields all results."""
     for runs in parts:
         for rounds in runs.values():
             for found in rounds:
@@ -75,7 +75,7 @@ def results(parts: Iterable[Runs]) -> Iterator[Result]:
 
 
 def columns(kept: dict[str, dict[str, Runs]], versions: Iterable[str]) -> dict[str, list[Result]]:
-    """The results of each library, by its name and the version of JAX."""
+    """The results of each library and version of JAX."""
     found: dict[str, list[Result]] = {}
     for jax in versions:
         for run in results(kept[jax].values()):
@@ -84,19 +84,19 @@ def columns(kept: dict[str, dict[str, Runs]], versions: Iterable[str]) -> dict[s
     return found
 
 
-def introduction(runs: list[Result]) -> str:
-    """When and on what it was measured."""
+def origin(runs: list[Result]) -> str:
+    """When and on which machine the results were measured, and how to reproduce them."""
     dates = sorted({run["date"] for run in runs})
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     processors = ", ".join(sorted({run["processor"] for run in runs}))
     return (
-        f"Measured by `benchmarks/ppo_speed.py` on {days}: {processors}, {reports.n_cores()} cores. "
-        "What every library is given, and what remains different, is in `benchmarks/README.md`."
+        f"Measured on {days} ({processors}, {reports.n_cores()} cores). To reproduce: "
+        '`make bench ARGS="--output docs/benchmarks"`.'
     )
 
 
 def speed_rows(title: str, runs: Runs, libraries: Iterable[str]) -> Iterator[list[Any]]:
-    """A row for each peer: ours and theirs."""
+    """Yields a row for each other library, with our numbers and theirs."""
     for library in (library for library in libraries if library in runs and library != OURS):
         pairs = [(found[OURS], found[library]) for found in runs[library]]
         ours, theirs = zip(*pairs, strict=True)
@@ -112,7 +112,7 @@ def speed_rows(title: str, runs: Runs, libraries: Iterable[str]) -> Iterator[lis
 
 
 def learning_rows(runs: dict[tuple[str, str], Result]) -> Iterator[list[Any]]:
-    """A row for each library and version of JAX: its returns at the end."""
+    """Yields a row for each library and version of JAX, with its returns after training."""
     for (jax, library), run in runs.items():
         if "failure" in run:
             yield [jax, library, "failed", *["-"] * 4]
@@ -124,7 +124,7 @@ def learning_rows(runs: dict[tuple[str, str], Result]) -> Iterator[list[Any]]:
 
 
 def plot(title: str, runs: dict[tuple[str, str], Result], path: Path) -> None:
-    """Draws the median of the seeds of each library, and each seed thinly."""
+    """Plots the median over seeds of each library, and each seed as a thin line."""
     shown = {
         f"{reports.label([run], library)}, JAX {jax}": (run["steps"], run["curves"])
         for (jax, library), run in runs.items()
@@ -135,12 +135,16 @@ def plot(title: str, runs: dict[tuple[str, str], Result], path: Path) -> None:
 
 QUANTITIES = {"steps_per_second": ",.0f", "compile_seconds": ".1f", "memory_mib": ",.0f"}
 
+INTRODUCTION = """\
+How do the speed and returns of PPO compare with rejax, Stable-Baselines3 and sbx? `benchmarks/README.md`
+lists the settings that all libraries share, and the differences that remain."""
+
 ABOUT_SPEED = """\
-Libraries train in turns, in processes that wait for each other: a ratio compares ours and theirs in the
-same turn. It is the median of all turns, and their range. The other numbers are ours and theirs:
-environment steps a second of a training without evaluation, after compilation; compilation is the
-first training call less one of the same length; memory is the peak of the process."""
+The libraries train in turns, each while the others wait. The ratio is the median over all turns, with
+its range in parentheses. The other columns show ours / theirs: environment steps per second without
+evaluation and after compilation, the compilation time (the first call minus a later one of the same
+length), and the peak memory of the process."""
 
 ABOUT_LEARNING = """\
-Mean returns of greedy episodes after runs of equal length, each with several seeds, none of them
-selected. The curves are the median over seeds, and each seed as a thin line."""
+Mean returns of greedy episodes after runs of equal length, over several seeds, none of them selected.
+The curves show the median over seeds, and each seed as a thin line."""

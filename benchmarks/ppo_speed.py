@@ -1,9 +1,9 @@
-"""Measures PPO of jaxagents and of its peers at the same work on this machine.
+"""Compares the speed and returns of PPO in jaxagents and in other libraries.
 
-Speed: libraries train in turns, in processes that wait for each other. Learning: the returns of several
-seeds on the way. Each peer lives in a virtual environment of its own, which this script makes from
-PyPI. What was measured is kept in `ppo_speed.json` of the output folder, by the version of JAX: a run
-replaces what it measures anew, and the page, `ppo_speed.md`, is made of all that is there.
+For speed, the libraries train in turns, each while the others wait. For returns, each library trains
+several seeds. Each library is installed from PyPI in its own virtual environment. Results are saved in
+`ppo_speed.json` in the output folder, by JAX version: a run replaces its own results, and the page
+`ppo_speed.md` shows all of them.
 """
 
 import argparse
@@ -23,13 +23,13 @@ LIBRARIES = (OURS, *peers.ENVIRONMENTS)
 
 
 class Work(NamedTuple):
-    """A piece of work to be timed.
+    """A task to time.
 
     Attributes:
-        task: The environment and the settings in it.
-        n_envs: Number of environments of a training.
-        n_seeds: Number of trainings at once that differ in their seeds.
-        n_rates: Number of trainings at once that differ in their learning rates.
+        task: The environment and its settings.
+        n_envs: Number of environments per run.
+        n_seeds: Number of simultaneous runs with different seeds.
+        n_rates: Number of simultaneous runs with different learning rates.
     """
 
     task: Task
@@ -38,10 +38,10 @@ class Work(NamedTuple):
     n_rates: int = 1
 
     def __str__(self) -> str:
-        """How it is called in the report."""
+        """Its name in the report."""
         times = f"{self.n_seeds} seeds x " * (self.n_seeds > 1)
         times += f"{self.n_rates} learning rates x " * (self.n_rates > 1)
-        return f"{self.task.environment}, {times}{self.n_envs} environments"
+        return f"{self.task.environment}, {times}{self.n_envs:,} environments"
 
 
 WORKS = {
@@ -64,7 +64,7 @@ TITLES |= {name: task.environment for name, task in CURVES.items()}
 
 
 def main() -> None:
-    """Runs the benchmark, and writes results, pictures and the page."""
+    """Runs the benchmark, and writes the results, the plots and the page."""
     args = parse_args()
     file = args.output / "ppo_speed.json"
     parts = list(dict.fromkeys(part for only in args.only for part in GROUPS.get(only, [only])))
@@ -83,19 +83,30 @@ def parse_args() -> argparse.Namespace:
     """Reads the command line."""
     parser = peers.parser(__doc__, timeout=3600.0)
     add = parser.add_argument
-    add("--repeats", type=peers.positive, default=3, help="processes for each library and work")
-    add("--turns", type=peers.positive, default=peers.N_TURNS, help="timed calls of a process")
+    add("--repeats", type=peers.positive, default=3, help="processes per library and task")
+    add("--turns", type=peers.positive, default=peers.N_TURNS, help="timed calls per process")
     parts = [*GROUPS, *WORKS, *CURVES]
     add("--only", nargs="+", choices=parts, default=list(GROUPS), help="what to measure")
-    add("--libraries", nargs="+", choices=LIBRARIES, default=list(LIBRARIES), help="who")
-    add("--seconds", type=float, default=1.0, help="aimed length of a timed call")
-    add("--seconds-at-once", type=float, default=5.0, help="the same, of several trainings")
-    add("--learning-seeds", type=peers.positive, default=5, help="seeds whose returns are shown")
-    add("--learning-share", type=float, default=1.0, help="share of the steps of their trainings")
+    add(
+        "--libraries",
+        nargs="+",
+        choices=LIBRARIES,
+        default=list(LIBRARIES),
+        help="libraries to run",
+    )
+    add("--seconds", type=float, default=1.0, help="approximate length of a timed call")
+    add("--seconds-at-once", type=float, default=5.0, help="the same, for simultaneous runs")
+    add("--learning-seeds", type=peers.positive, default=5, help="seeds of the learning curves")
+    add(
+        "--learning-share",
+        type=float,
+        default=1.0,
+        help="share of the steps of the learning curves",
+    )
     named = {"type": peers.named_path, "metavar": "NAME=PATH"}
     about = f"existing Pythons of {', '.join(peers.ENVIRONMENTS)}"
     add("--peer-python", nargs="+", default=[], help=about, **named)
-    add("--output", type=Path, default=Path("runs/ppo-speed"), help="folder of the results")
+    add("--output", type=Path, default=Path("runs/ppo-speed"), help="folder for the results")
     args = parser.parse_args()
     args.pythons = {OURS: Path(sys.executable), **dict(args.peer_python)}
     return args
@@ -108,7 +119,7 @@ def command(library: str, task: Task, options: list[str], args: argparse.Namespa
 
 
 def time_in_turns(name: str, args: argparse.Namespace) -> dict[str, list[Round]]:
-    """Times a piece of work: what each library measured beside ours, in each round of processes."""
+    """Times a task: for each library, its result and ours in each round of processes."""
     work = WORKS[name]
     seconds = args.seconds_at_once if work.n_seeds * work.n_rates > 1 else args.seconds
     options = [f"--envs={work.n_envs}", f"--seeds={work.n_seeds}", f"--rates={work.n_rates}"]
@@ -127,7 +138,7 @@ def time_in_turns(name: str, args: argparse.Namespace) -> dict[str, list[Round]]
 
 
 def learn(name: str, args: argparse.Namespace) -> dict[str, list[Round]]:
-    """Shows what the libraries learn."""
+    """Trains each library for its learning curve."""
     task = CURVES[name]
     options = ["--learn", f"--envs={task.n_learning_envs}", f"--seeds={args.learning_seeds}"]
     options += [f"--steps={round(task.n_learning_steps * args.learning_share)}"]

@@ -1,8 +1,8 @@
-"""Measures the training speed of PPO with a memory, in jaxagents and in purejaxrl, at the same work.
+"""Compares the training speed of recurrent PPO in jaxagents and in purejaxrl.
 
-Every run is a fresh process, and the runs of the two alternate. purejaxrl is in no package: it runs from
-a checkout of its repository, in a virtual environment of its own with the same versions of JAX. Without
-one, jaxagents runs alone.
+Every run is a fresh process, and the runs of the two libraries alternate. purejaxrl is not in a package:
+it runs from a checkout of its repository, in its own virtual environment with the same version of JAX.
+Without a checkout, only jaxagents runs.
 """
 
 from itertools import chain
@@ -17,8 +17,8 @@ LIBRARIES = {
     "purejaxrl": ("purejaxrl", "purejaxrl_recurrent.py"),
 }
 ENVIRONMENTS = ("MemoryChain-bsuite",)
-QUANTITIES = {  # how each is called in the report, in a worker's result, and its format
-    "Environment steps a second": ("steps_per_second", ",.0f"),
+QUANTITIES = {  # column, key in a worker's result, and format
+    "Environment steps per second": ("steps_per_second", ",.0f"),
     "Compilation (s)": ("compile_seconds", ".1f"),
     "Peak memory (MiB)": ("memory_mib", ",.0f"),
 }
@@ -28,10 +28,10 @@ def main() -> None:
     """Runs the benchmark and prints its report."""
     parser = peers.parser_of_two(__doc__, LIBRARIES, timeout=600.0)
     add = parser.add_argument
-    add("--purejaxrl-checkout", type=Path, help="of purejaxrl's repository")
-    add("--repeats", type=peers.positive, default=2, help="processes for each library and task")
-    add("--environments", nargs="+", default=list(ENVIRONMENTS), help="where to train")
-    add("--updates", type=peers.positive, default=60, help="of each timed call")
+    add("--purejaxrl-checkout", type=Path, help="checkout of purejaxrl's repository")
+    add("--repeats", type=peers.positive, default=2, help="processes per library and environment")
+    add("--environments", nargs="+", default=list(ENVIRONMENTS), help="environments")
+    add("--updates", type=peers.positive, default=60, help="updates per timed call")
     args = parser.parse_args()
     if args.purejaxrl_checkout is None:
         args.libraries = ["jaxagents"]
@@ -61,17 +61,18 @@ def report(rounds: dict[str, list[Round]], n_repeats: int) -> str:
     )
     return "\n\n".join(
         [
-            "# PPO with a memory",
-            f"Made by `{command}`, {reports.machine()}.",
-            "A GRU of 128 units between two layers of 128, four environments, rollouts of 128 steps, "
-            "four epochs of four minibatches, of the sequence of one environment each: the settings of "
-            "`ppo_rnn.py` of purejaxrl. In both, actor and critic share the GRU and the layer before "
-            "it. What remains different: purejaxrl has one optimizer for both, bootstraps only at the "
-            "end of a rollout, clips the loss of values, and computes values while it acts, not after.",
-            "Medians of fresh processes; each ratio compares two consecutive runs, ours over "
-            "purejaxrl's, with the range. `ppo_rnn.py` is unchanged, except that its GRU gets its size, "
-            "which Flax now requires.",
+            "# Recurrent PPO",
+            "How fast is recurrent PPO compared with purejaxrl? Both have the settings of purejaxrl's "
+            "`ppo_rnn.py`: a GRU of 128 units between two layers of 128, four environments, rollouts of "
+            "128 steps, and four epochs of four minibatches, each with the sequence of one environment. "
+            "In both, actor and critic share the GRU and the layer before it. Remaining differences: "
+            "purejaxrl has one optimizer for both, bootstraps only at the end of a rollout, clips the "
+            "value loss, and computes values while acting instead of afterwards.",
+            "The table shows medians over fresh processes. Each ratio compares two consecutive runs, "
+            "jaxagents / purejaxrl, with its range in parentheses. `ppo_rnn.py` is unchanged, except "
+            "that its GRU gets the size that Flax now requires.",
             reports.table(["", "", *QUANTITIES], rows),
+            reports.measured_by(command),
             reports.version_table(columns),
             *reports.failures(columns),
         ]

@@ -1,7 +1,7 @@
-"""Measures the training speed of DDQN and SAC, in jaxagents and in rejax, at the same work.
+"""Compares the training speed of DDQN and SAC in jaxagents and in rejax.
 
-Every run is a fresh process, and the runs of the two libraries alternate. rejax lives in a virtual
-environment of its own, which this script makes from PyPI with the same versions of JAX.
+Every run is a fresh process, and the runs of the two libraries alternate. rejax is installed from PyPI
+in its own virtual environment, with the same version of JAX.
 """
 
 import argparse
@@ -16,14 +16,14 @@ LIBRARIES = {
     "rejax": ("rejax", "rejax_replay.py"),
 }
 WORKS = (
-    "DDQN, an update of 256 each step",
-    "DDQN, an update of 128 each ten steps",
-    "the same, 16 seeds",
-    "SAC, an update of 256 each step",
-    "the same, a buffer of a million",
+    "DDQN, 1 environment, batch 256",
+    "DDQN, 10 environments, batch 128",
+    "DDQN, 10 environments, batch 128, 16 seeds",
+    "SAC, 1 environment, batch 256",
+    "SAC, 1 environment, batch 256, buffer of 1M",
 )
-QUANTITIES = {  # how each is called in the report, in a worker's result, and its format
-    "Environment steps a second": ("steps_per_second", ",.0f"),
+QUANTITIES = {  # column, key in a worker's result, and format
+    "Environment steps per second": ("steps_per_second", ",.0f"),
     "Compilation (s)": ("compile_seconds", ".1f"),
     "Peak memory (MiB)": ("memory_mib", ",.0f"),
 }
@@ -33,9 +33,9 @@ def main() -> None:
     """Runs the benchmark and prints its report."""
     parser = peers.parser_of_two(__doc__, LIBRARIES, timeout=600.0)
     add = parser.add_argument
-    add("--repeats", type=peers.positive, default=3, help="processes for each library and work")
-    add("--works", nargs="+", choices=WORKS, default=list(WORKS), help="what to measure")
-    add("--seconds", type=float, default=3.0, help="aimed length of one timed call")
+    add("--repeats", type=peers.positive, default=3, help="processes per library and task")
+    add("--works", nargs="+", choices=WORKS, default=list(WORKS), help="tasks to measure")
+    add("--seconds", type=float, default=3.0, help="approximate length of a timed call")
     args = parser.parse_args()
     works = {work: [f"--work={work}", f"--seconds={args.seconds}"] for work in args.works}
     rounds = peers.in_turns(LIBRARIES, works, args.repeats, args)
@@ -56,13 +56,12 @@ def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
     return "\n\n".join(
         [
             "# Speed of off-policy agents",
-            f"Made by `python benchmarks/replay_speed.py --repeats {args.repeats}`, "
-            f"{reports.machine()}.",
-            "DDQN on CartPole-v1 and SAC on Pendulum-v1, one step of every environment before an "
-            "update. Medians of fresh processes; each ratio compares two consecutive runs, "
-            "ours over the other's, with the range. For several seeds we use `sweep`, and rejax "
-            "`jax.vmap`.",
+            "How fast do DDQN in CartPole-v1 and SAC in Pendulum-v1 train compared with rejax? Both "
+            "libraries make one update after each step of all environments. The table shows medians "
+            "over fresh processes. Each ratio compares two consecutive runs, jaxagents / rejax, with "
+            "its range in parentheses. jaxagents trains several seeds by `sweep`, rejax by `jax.vmap`.",
             reports.table(["", "", *QUANTITIES], rows),
+            reports.measured_by(f"python benchmarks/replay_speed.py --repeats {args.repeats}"),
             reports.version_table(columns),
             *reports.failures(columns),
         ]

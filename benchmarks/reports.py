@@ -147,7 +147,7 @@ def failures(columns: dict[str, list[Result]]) -> list[str]:
 
 
 def write(page: str, path: Path | None) -> None:
-    """Prints a page, and writes it to a file if one is given, with an opening if it has speeds."""
+    """Prints a page, and writes it to `path` if given, with an opening if it has speed ratios."""
     print(page)
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -160,21 +160,21 @@ search:
 ---
 
 """
-"""Puts a page behind the guides among what a search of the documentation finds."""
+"""Front matter that ranks a page below the guides in the site's search."""
 
 
-# Openings: a chart, and a few numbers.
+# Openings: a few large numbers and a chart.
 
 
 class Ratio(NamedTuple):
-    """How many times as fast as another library we are.
+    """Our speed divided by another library's.
 
     Attributes:
         title: What was timed.
         peer: The other library.
-        median: Of the ratios.
-        low: The lowest.
-        high: The highest.
+        median: The median ratio.
+        low: The lowest ratio.
+        high: The highest ratio.
     """
 
     title: str
@@ -184,12 +184,17 @@ class Ratio(NamedTuple):
     high: float
 
 
-_SPEEDS = {"Ours / theirs", "Steps a second", "Environment steps a second", "Updates a second"}
+_SPEEDS = {
+    "Ours / theirs",
+    "Steps per second",
+    "Environment steps per second",
+    "Updates per second",
+}
 _RATIO = re.compile(r"\*\*([\d.]+)\*\*(?: \(([\d.]+) to ([\d.]+)\))?")
 
 
 def speed_ratios(page: str) -> list[Ratio]:
-    """The ratios of speeds in the tables of a page; where one comes again, the first."""
+    """The speed ratios in the tables of a page; of repeated titles, only the first."""
     found: dict[tuple[str, str], Ratio] = {}
     head: list[str] = []
     above: list[str] = []
@@ -208,7 +213,7 @@ def speed_ratios(page: str) -> list[Ratio]:
 
 
 def with_ratios(page: str, path: Path) -> str:
-    """A page that opens with its ratios of speeds, if it has any."""
+    """Adds an opening with the speed ratios of the page, if it has any."""
     ratios = speed_ratios(page)
     if not ratios:
         return page
@@ -218,30 +223,30 @@ def with_ratios(page: str, path: Path) -> str:
 
 
 def times(ratio: Ratio) -> str:
-    """How many times as fast we are."""
+    """The median ratio as text, such as `1.5x` with a multiplication sign."""
     return f"{ratio.median:.3g}\N{MULTIPLICATION SIGN}"
 
 
 def opened(page: str, numbers: Iterable[tuple[str, str]], picture: str, about: str) -> str:
-    """A page that opens with numbers, each with its meaning, and a picture."""
+    """Adds an opening to a page: numbers, each with its meaning, and a chart."""
     title, _, rest = page.partition("\n\n")
     return f"{title}\n\n{in_large(numbers)}\n\n![{about}]({picture})\n\n{rest}"
 
 
 def in_large(numbers: Iterable[tuple[str, str]]) -> str:
-    """Numbers with their meanings, which the site shows large."""
+    """Markdown of numbers with their meanings, which the site shows in large type."""
     lines = "\n".join(f"- **{number}** {meaning}" for number, meaning in numbers)
     return f'<div class="numbers" markdown>\n\n{lines}\n\n</div>'
 
 
-# Pictures.
+# Plots.
 
 STYLE = Path(__file__).parents[1] / "docs" / "figures.mplstyle"
-TIMES_AS_FAST = "Times as fast as other libraries (logarithmic)"
+TIMES_AS_FAST = "Speedup over other libraries (log scale)"
 
 
 def draw_ratios(path: Path, ratios: list[Ratio]) -> None:
-    """Draws bars of ratios, of another colour for each library, with their ranges."""
+    """Draws a bar for each ratio with its range, and one colour per library."""
     bars = [(x.title, f"{times(x)} {x.peer}", x.median, (x.low, x.high)) for x in ratios]
     peers = list(dict.fromkeys(x.peer for x in ratios))
     draw_bars(path, TIMES_AS_FAST, bars, [f"C{peers.index(x.peer)}" for x in ratios])
@@ -253,13 +258,13 @@ def draw_bars(
     bars: list[tuple[str, str, float, tuple[float, float]]],
     colours: list[str] | None = None,
 ) -> None:
-    """Draws bars over a logarithmic axis that starts at 1, each under its title.
+    """Draws a bar chart with a logarithmic axis; bars start at 1, below their titles.
 
     Args:
         path: File to write.
-        title: What is above them.
-        bars: Title, label, number and range of each.
-        colours: Their colours.
+        title: Title of the chart.
+        bars: Title, label, number and range of each bar.
+        colours: Colour of each bar.
     """
     with plt.style.context(STYLE):
         figure, axes = plt.subplots(figsize=(6.4, 0.7 + 0.5 * len(bars)))
@@ -290,15 +295,15 @@ def draw(
     x_label: str = "environment steps",
     levels: dict[str, float] | None = None,
 ) -> None:
-    """Draws learning curves: the centre of the seeds of each, and each seed thinly.
+    """Plots learning curves: the mean or median over seeds, and each seed as a thin line.
 
     Args:
         path: File to write.
-        title: What is above them.
-        curves: Steps, and returns shaped (seeds, points), by what they are called.
-        centre: Mean or median.
-        x_label: What the curves go over.
-        levels: Lines across the picture, by what they are called.
+        title: Title of the plot.
+        curves: For each name, steps shaped `(points,)` and returns shaped `(seeds, points)`.
+        centre: `np.mean` or `np.median`.
+        x_label: Label of the x-axis.
+        levels: Horizontal lines, by name.
     """
     with plt.style.context(STYLE):
         figure, axes = plt.subplots(figsize=(6.4, 4.2))

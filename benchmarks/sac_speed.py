@@ -1,7 +1,7 @@
-"""Measures the speed of SAC, in jaxagents and in sbx, at the same work on this machine.
+"""Compares the speed of SAC in jaxagents and in sbx.
 
-Every run is a fresh process, and the runs of the two libraries alternate. sbx lives in a virtual
-environment of its own, which this script makes from PyPI with the same versions of JAX.
+Every run is a fresh process, and the runs of the two libraries alternate. sbx is installed from PyPI in
+its own virtual environment, with the same version of JAX.
 """
 
 import argparse
@@ -12,14 +12,14 @@ import reports
 from peers import Result, Round
 
 LIBRARIES = {"jaxagents": ("jaxagents", "jaxagents_sac.py"), "sbx-rl": ("sbx", "sbx_sac.py")}
-UPDATES_IN_A_CALL = ("1", "64")  # as the workers have it
+UPDATES_IN_A_CALL = ("1", "64")  # as in the workers
 UPDATES = "updates"
-UPDATE_QUANTITIES = {  # how each is called in the report, in a worker's result, and its format
-    "Updates a second": ("updates_per_second", ",.0f"),
+UPDATE_QUANTITIES = {  # column, key in a worker's result, and format
+    "Updates per second": ("updates_per_second", ",.0f"),
     "First call (s)": ("first_call_seconds", ".1f"),
 }
 STEP_QUANTITIES = {
-    "Environment steps a second": ("steps_per_second", ",.0f"),
+    "Environment steps per second": ("steps_per_second", ",.0f"),
     "Peak memory (MiB)": ("memory_mib", ",.0f"),
 }
 
@@ -40,15 +40,15 @@ def parse_args() -> argparse.Namespace:
     """Reads the command line."""
     parser = peers.parser_of_two(__doc__, LIBRARIES, timeout=600.0)
     add = parser.add_argument
-    add("--repeats", type=peers.positive, default=3, help="processes for each library and work")
-    add("--envs", nargs="*", default=["Pendulum-v1", "HalfCheetah-v5"], help="trained in")
-    add("--steps", type=peers.positive, default=3000, help="environment steps that are timed")
-    add("--seconds", type=float, default=2.0, help="aimed length of one timed loop of updates")
+    add("--repeats", type=peers.positive, default=3, help="processes per library and task")
+    add("--envs", nargs="*", default=["Pendulum-v1", "HalfCheetah-v5"], help="environments")
+    add("--steps", type=peers.positive, default=3000, help="timed environment steps")
+    add("--seconds", type=float, default=2.0, help="approximate length of a timed loop of updates")
     return parser.parse_args()
 
 
 def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
-    """Writes the results, by what was timed, as a page of Markdown."""
+    """The page, in Markdown."""
     updates = [
         row
         for n in UPDATES_IN_A_CALL
@@ -68,17 +68,19 @@ def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
     ]
     columns = reports.columns(chain(*rounds.values()))
     parts = [
-        "# Training speed of SAC",
-        f"Measured by `benchmarks/sac_speed.py` {reports.machine()}.",
-        f"Each number is the median over fresh processes ({args.repeats} for each library and "
-        f"row). A ratio is {' / '.join(LIBRARIES)}: median and range over the pairs of successive "
-        "processes.",
-        "Updates from batches of 256, drawn from a replay buffer of HalfCheetah-v5 (17 observations, "
-        "6 actions).",
-        reports.table(["Updates in a call", "Library", *UPDATE_QUANTITIES], updates),
-        f"Training with one update a step, without evaluation, over {args.steps:,} steps after "
-        "everything is compiled:",
+        "# Speed of SAC",
+        "How fast does SAC train compared with sbx? The tables show medians over fresh processes "
+        f"({args.repeats} per library and row). Each ratio, {' / '.join(LIBRARIES)}, compares two "
+        "consecutive processes; its range is in parentheses.",
+        "Updates alone, with batches of 256 from a replay buffer of HalfCheetah-v5 (17 observations, "
+        "6 actions):",
+        reports.table(["Updates per call", "Library", *UPDATE_QUANTITIES], updates),
+        f"Training with one update per step, over {args.steps:,} steps after compilation, without "
+        "evaluation:",
         reports.table(["Environment", "Library", *STEP_QUANTITIES], steps),
+        reports.measured_by(
+            f"python benchmarks/sac_speed.py --steps {args.steps} --repeats {args.repeats}"
+        ),
         reports.version_table(columns),
         *reports.failures(columns),
     ]
@@ -86,7 +88,7 @@ def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
 
 
 def of_call(result: Result, n: str) -> Result:
-    """The result with so many updates in a call."""
+    """The result for `n` updates per call."""
     return result if "failure" in result else result | result[n]
 
 

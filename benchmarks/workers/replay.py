@@ -41,12 +41,12 @@ class Work(NamedTuple):
 
 
 WORKS = {
-    "DDQN, an update of 256 each step": Work("ddqn", 1, 256, 131_072),
-    "DDQN, an update of 128 each ten steps": Work("ddqn", 10, 128, 10_240),
-    "the same, 16 seeds": Work("ddqn", 10, 128, 10_240, 16),
-    "SAC, an update of 256 each step": Work("sac", 1, 256, 10_240),
-    "the same, a buffer of a million": Work("sac", 1, 256, 1_048_576),
-    "DDQN, an update of 1,024 each 1,024 steps": Work("ddqn", 1_024, 1_024, 131_072),
+    "DDQN, 1 environment, batch 256": Work("ddqn", 1, 256, 131_072),
+    "DDQN, 10 environments, batch 128": Work("ddqn", 10, 128, 10_240),
+    "DDQN, 10 environments, batch 128, 16 seeds": Work("ddqn", 10, 128, 10_240, 16),
+    "SAC, 1 environment, batch 256": Work("sac", 1, 256, 10_240),
+    "SAC, 1 environment, batch 256, buffer of 1M": Work("sac", 1, 256, 1_048_576),
+    "DDQN, 1,024 environments, batch 1,024": Work("ddqn", 1_024, 1_024, 131_072),
 }
 
 

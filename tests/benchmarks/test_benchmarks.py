@@ -20,7 +20,7 @@ ALONE = "--libraries jaxagents --repeats 1 --seconds 0.01"
 RUNS = {  # options of a small run, and a row of its report
     "ablation.py": (
         "--only memory --repeats 1 --turns 1",
-        "| one product computes the gates of a GRU for all steps |",
+        "| GRU gates of all steps in one product |",
     ),
     "accelerator.py": ("--works 'a trial'", "| a trial | jaxagents"),
     "atari.py": ("--libraries jaxagents --updates 1 --parts 2", "| jaxagents |"),
@@ -68,8 +68,8 @@ RUNS = {  # options of a small run, and a row of its report
         "| MemoryChain-bsuite | jaxagents",
     ),
     "replay_speed.py": (
-        f"--works 'DDQN, an update of 128 each ten steps' {ALONE}",
-        "| DDQN, an update of 128 each ten steps | jaxagents",
+        f"--works 'DDQN, 10 environments, batch 128' {ALONE}",
+        "| DDQN, 10 environments, batch 128 | jaxagents",
     ),
     "sac_speed.py": (f"--envs Pendulum-v1 --steps 10 {ALONE}", "| Pendulum-v1 | jaxagents"),
     "scaling.py": ("--devices 1 --envs 32 --repeats 1 --seconds 0.01", "| 1 | 32 |"),
@@ -137,14 +137,14 @@ PAGE = """# Speed
 
 About it.
 
-| | | Environment steps a second | Compilation (s) |
+| | | Environment steps per second | Compilation (s) |
 | --- | --- | --- | --- |
 | PPO | jaxagents 0.3.0 | 30 | 4 |
 | PPO | rejax 0.1.3 | 20 | 2 |
 | PPO | ratio | **1.50** (1.20 to 1.60) | **2.00** |
 | SAC | ratio | - | - |
 
-| Updates in a call | Library | Updates a second |
+| Updates per call | Library | Updates per second |
 | --- | --- | --- |
 | 64 | sbx-rl 0.28.0 | 8 |
 | 64 | ratio | **0.95** |
@@ -154,11 +154,11 @@ About it.
 OPENING = """<div class="numbers" markdown>
 
 - **1.5\N{MULTIPLICATION SIGN}** as fast as rejax: PPO
-- **0.95\N{MULTIPLICATION SIGN}** as fast as sbx-rl: Updates in a call: 64
+- **0.95\N{MULTIPLICATION SIGN}** as fast as sbx-rl: Updates per call: 64
 
 </div>
 
-![Times as fast as other libraries (logarithmic)](page.svg)"""
+![Speedup over other libraries (log scale)](page.svg)"""
 
 
 def test_a_report_opens_with_its_ratios_of_speeds(tmp_path, monkeypatch):
@@ -171,7 +171,7 @@ def test_a_report_opens_with_its_ratios_of_speeds(tmp_path, monkeypatch):
     assert "<svg" in (tmp_path / "page.svg").read_text()
     ratios = reports.speed_ratios(PAGE)
     assert ratios[0] == ("PPO", "rejax", 1.5, 1.2, 1.6)
-    assert ratios[1] == ("Updates in a call: 64", "sbx-rl", 0.95, 0.95, 0.95)
+    assert ratios[1] == ("Updates per call: 64", "sbx-rl", 0.95, 0.95, 0.95)
 
 
 def test_the_page_about_performance_opens_with_the_ratios_of_other_pages(monkeypatch):
