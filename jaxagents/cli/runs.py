@@ -153,7 +153,9 @@ class Run:
         dataset = Dataset.load(self.dataset, action_space=spaces[self.dataset_actions])
         box, actions = units.box_of(own), dataset.get("actions")
         is_known = self.dataset_actions is not None or dataset.action_space is not None
-        if not is_known and hasattr(actions, "dtype") and units.may_be_rescaled(actions, box):
+        if is_known or box is None or not hasattr(actions, "dtype"):
+            return dataset
+        if units.may_be_rescaled(actions, box):
             raise MistakeError(
                 f"{self.dataset} does not say which units its actions are in. Give --dataset-actions "
                 f"environment if they are in the environment's own, {units.words(box)}, or "

@@ -161,10 +161,10 @@ def lie_within(actions: np.ndarray, space: Space) -> bool:
     return bool(np.all((actions >= low - slack) & (actions <= high + slack)))
 
 
-def may_be_rescaled(actions: np.ndarray, box: Box | None) -> bool:
+def may_be_rescaled(actions: np.ndarray, box: Box) -> bool:
     """Whether actions of an unknown box may be in [-1, 1] rather than in an environment's box."""
     unit = box_of((-1.0, 1.0), actions.shape[1:])
-    return box not in (None, unit) and len(actions) > 0 and lie_within(actions, unit)
+    return box != unit and len(actions) > 0 and lie_within(actions, unit)
 
 
 def check_units(actions: np.ndarray, box: Box | None, name: str) -> None:
@@ -178,7 +178,7 @@ def check_units(actions: np.ndarray, box: Box | None, name: str) -> None:
     Raises:
         ValueError: The actions lie in [-1, 1] but not in the environment's box.
     """
-    if not may_be_rescaled(actions, box):
+    if box is None or not may_be_rescaled(actions, box):
         return
     found = (
         "The dataset does not say which units its actions are in. They lie in "
