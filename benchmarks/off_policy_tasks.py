@@ -43,10 +43,7 @@ class Task(NamedTuple):
 
 
 def mixed_data(n_steps: int) -> Dataset:
-    """A dataset of Pendulum-v1: episodes of SAC after `n_steps` steps, and as many with random actions.
-
-    Rewards are divided by 10; Pendulum's own are between -16 and 0.
-    """
+    """A dataset of Pendulum-v1: episodes of SAC after `n_steps` steps, and as many of random actions."""
     config = sac.AgentConfig(
         n_envs=1,
         n_updates=n_steps - n_steps // 10,
@@ -66,7 +63,6 @@ def mixed_data(n_steps: int) -> Dataset:
         for trajectory in host.evaluate_with_trajectories(policy, env, n_steps // 200)[1]
     ]
     data = {**host.concatenate_trajectories(trajectories)}
-    data["rewards"] = 0.1 * data["rewards"]
     arrays = {key: x if x.dtype == bool else np.float32(x) for key, x in data.items()}
     return Dataset(arrays, action_space=env.action_space)
 
@@ -123,6 +119,7 @@ TASKS = {
             "BC": "bc-pendulum",
             "TD3+BC": "td3bc-pendulum",
             "IQL": "iql-pendulum",
+            "AWAC": "awac-pendulum",
             "CQL": "cql-pendulum",
         },
         mixed_data,

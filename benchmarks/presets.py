@@ -7,6 +7,7 @@ all that is there. Presets for MinAtar take longer: they run if they are named.
 
 import argparse
 import datetime
+import functools
 import json
 import os
 import re
@@ -58,7 +59,7 @@ def run(name: str, n_seeds: int) -> dict[str, Any]:
     words = ["jaxagents", "train", *COMMANDS[name]]
     with tempfile.TemporaryDirectory() as folder:
         if CATALOGUE[words[2]].learns_from_data:
-            mixed_data(10_000).save(Path(folder, "pendulum.npz"))
+            _data().save(Path(folder, "pendulum.npz"))
             words += ["--dataset", "pendulum.npz"]
         results = [train(words, seed, Path(folder)) for seed in range(n_seeds)]
     return {
@@ -73,6 +74,9 @@ def run(name: str, n_seeds: int) -> dict[str, Any]:
         "cpu": f"{reports.processor()}, {reports.n_cores()} cores",
         "date": f"{datetime.date.today():%Y-%m-%d}",
     }
+
+
+_data = functools.cache(lambda: mixed_data(10_000))
 
 
 def train(words: list[str], seed: int, folder: Path) -> dict[str, Any]:

@@ -176,7 +176,8 @@ _SIXTEEN_ENVS = {"batch_size": 16, "gradient_steps": 4}
 _ONE_ENV = {"batch_size": 1, "minibatch_size": 256, "features": (64, 64)}
 _PENDULUM = {**_ten_evaluations(10_000), **_ONE_ENV, "buffer_size": 20_000}
 _RATES = {"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3}
-_CQL_RATES = {  # with a penalty and a temperature for rewards of this size
+_ANY_REWARDS = {"normalise_rewards": True}
+_CQL_RATES = {  # with a penalty and a temperature for such rewards
     "conservative_weight": 0.1,
     "initial_temperature": 0.1,
     "actor_learning_rate": 3e-4,
@@ -267,8 +268,11 @@ PRESETS = {
         hyperparams={**_RATES, "exploration_noise": 1.0},
         holds_noise=True,
     ),
-    **{f"{agent}-pendulum": _offline(agent, {}) for agent in ("bc", "td3bc", "iql", "awac")},
-    "cql-pendulum": _offline("cql", {"n_action_samples": 4}, **_CQL_RATES),
+    "bc-pendulum": _offline("bc", {}),
+    "td3bc-pendulum": _offline("td3bc", _ANY_REWARDS, value_weight=10.0, **_RATES),
+    "iql-pendulum": _offline("iql", _ANY_REWARDS),
+    "awac-pendulum": _offline("awac", _ANY_REWARDS),
+    "cql-pendulum": _offline("cql", {**_ANY_REWARDS, "n_action_samples": 4}, **_CQL_RATES),
     **_minatar("Breakout", "Freeway", "Asterix", "SpaceInvaders"),
 }
 """By name: the agent (Rainbow is C51 with all options) and the environment, in lower case."""
