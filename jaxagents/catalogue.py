@@ -195,7 +195,7 @@ PRESETS = {
         agent="ppo",
         env="Pendulum-v1",
         config={
-            "n_steps": 100,
+            "n_steps": 200,
             "batch_size": 32,
             "minibatch_size": 8,
             "rollout_length": 64,
@@ -204,6 +204,7 @@ PRESETS = {
             "eval_frequency": 20,
         },
         hyperparams={"gamma": 0.95, **_both_optimizers(learning_rate=1e-3)},
+        anneals=True,
     ),
     "a2c-cartpole": Settings(
         agent="a2c",
