@@ -20,6 +20,7 @@ from typing import Any
 import figures
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import EngFormatter
 
 DOCS = Path(__file__).parent
 PRESETS = DOCS / "benchmarks" / "presets.json"
@@ -101,7 +102,7 @@ def draw(axes: Axes, label: str, result: dict[str, Any]) -> None:
     )
     axes.set_xlabel(result["x_label"])
     axes.set_ylabel("return")
-    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
 def environment(agent: str, results: dict[str, Any]) -> str:
