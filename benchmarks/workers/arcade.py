@@ -1,8 +1,8 @@
-"""The work of the benchmark of PPO in games of Atari, and how one library does it in one process.
+"""The settings of the Atari benchmark, and how one process measures one library.
 
-Every worker calls `main` from its library's own virtual environment, with this folder on its path, with
-a function of the command line's options that gives the seconds of each part of a training, and the
-mean return of games after it.
+Every worker calls `main` in its library's virtual environment, with this folder on its path. It passes a
+function of the command-line options that trains, and returns the seconds and the mean return of each
+part.
 """
 
 import argparse
@@ -30,11 +30,11 @@ STICKINESS = 0.25
 
 
 class Part(NamedTuple):
-    """A part of a training.
+    """A part of a run.
 
     Attributes:
-        seconds: What it took, without evaluation.
-        mean_return: Mean true return of games after it; `None` if none was played.
+        seconds: Its duration, without evaluation.
+        mean_return: Mean unclipped return of the games after it; `None` without games.
     """
 
     seconds: float
@@ -42,15 +42,15 @@ class Part(NamedTuple):
 
 
 def main(library: str, train: Callable[[argparse.Namespace], list[Part]]) -> None:
-    """Trains by a library, and prints one line of JSON."""
+    """Trains with one library, and prints one line of JSON."""
     parser = argparse.ArgumentParser()
     add = parser.add_argument
     add("--game", required=True)
-    add("--updates", type=int, required=True, help="of a part")
-    add("--parts", type=int, required=True, help="of the training, the first of which compiles")
-    add("--episodes", type=int, required=True, help="of an evaluation; 0 makes none")
+    add("--updates", type=int, required=True, help="updates per part")
+    add("--parts", type=int, required=True, help="parts of the run; the first one compiles")
+    add("--episodes", type=int, required=True, help="episodes per evaluation; 0 for none")
     add("--seed", type=int, default=0)
-    add("--device", default="cpu", help="of networks of PyTorch")
+    add("--device", default="cpu", help="device of PyTorch")
     args = parser.parse_args()
     parts = train(args)
     n_steps = args.updates * STEPS_OF_AN_UPDATE

@@ -1,4 +1,4 @@
-"""Trains the PPO that comes with brax in one of its environments."""
+"""Trains brax's own PPO in a brax environment."""
 
 import argparse
 import functools
@@ -15,13 +15,13 @@ from jaxtyping import PyTree
 
 
 def device_put_replicated(tree: PyTree, devices: list[Any]) -> PyTree:
-    """A copy of arrays for each device: brax calls it, and JAX has it no longer."""
+    """Copies arrays to each device. brax calls this function, which JAX has removed."""
     place = NamedSharding(Mesh(np.array(devices), ("devices",)), PartitionSpec("devices"))
     return jax.tree.map(lambda x: jax.device_put(np.stack([x] * len(devices)), place), tree)
 
 
 def train(name: str, task: locomotion.Task, args: argparse.Namespace) -> list[locomotion.Part]:
-    """Trains, with an evaluation after each part."""
+    """Trains with an evaluation after each part."""
     parts = []
 
     def progress(n_steps: int, metrics: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Measures how long `jaxagents train` takes until its progress bar shows the first update."""
+"""Measures the time until the progress bar of `jaxagents train` shows the first update."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ N_UPDATES = 10_000
 
 
 def seconds(run: str) -> float:
-    """The seconds of one start, which is ended then."""
+    """Starts a run, and returns the seconds until its first update; then kills it."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "jaxagents", "train", "ppo", "CartPole-v1"]
     options: Any = {"env": startup.with_cache(), "stdout": subprocess.DEVNULL}

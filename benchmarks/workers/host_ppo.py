@@ -1,11 +1,11 @@
-"""The work of the benchmark of PPO on the host, and how one library is measured at it in one process.
+"""The settings of the benchmark of PPO on the host, and how one process measures one library.
 
-Every worker calls `main` from its library's own virtual environment, with this folder on its path, with
-an object that has these methods besides the library's `name`:
+Every worker calls `main` in its library's virtual environment, with this folder on its path. It passes
+an object with the library's `name` and these methods:
 
-- `begin(env, seed)` makes a training of an environment by its name.
-- `train(training, n_updates)` makes updates, without evaluation, and returns when they are done.
-- `returns(training, n_episodes)` gives the true returns of greedy episodes.
+- `begin(env, seed)` creates a run in the environment of this name.
+- `train(training, n_updates)` makes updates without evaluation, and returns when they are done.
+- `returns(training, n_episodes)` returns the unnormalised returns of greedy episodes.
 """
 
 import argparse
@@ -22,17 +22,17 @@ N_EPOCHS = 10
 N_MINIBATCHES = 32  # of 64 samples each
 HIDDEN_LAYERS = (64, 64)  # with tanh, for the actor and for the critic
 LEARNING_RATE = 3e-4
-ADAM_EPS = 1e-5  # as Stable-Baselines3 and sbx have it, unless told otherwise
+ADAM_EPS = 1e-5  # the default of Stable-Baselines3 and sbx
 GAMMA = 0.99
 GAE_LAMBDA = 0.95
 CLIP = 0.2
 MAX_GRADIENT_NORM = 0.5
 N_FIRST = 2
-"""Updates in which everything is compiled, which are not timed but learned from."""
+"""Number of first updates, which compile everything and are not timed."""
 
 
 def main(library: Any) -> None:
-    """Measures a library and prints one line of JSON."""
+    """Measures one library, and prints one line of JSON."""
     parser = argparse.ArgumentParser()
     add = parser.add_argument
     add("--env", required=True)

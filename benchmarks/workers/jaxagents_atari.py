@@ -1,4 +1,4 @@
-"""Trains the PPO of jaxagents in a game of Atari, of `ale-py` or of EnvPool."""
+"""Trains jaxagents' PPO in an Atari game of `ale-py` or EnvPool."""
 
 import argparse
 import functools
@@ -24,7 +24,7 @@ POOL = "--pool"
 
 
 def make_pool(args: argparse.Namespace) -> Gymnasium:
-    """Games of EnvPool, with the same wrappers, and channels last."""
+    """EnvPool games with the same wrappers, and channels last."""
     import envpool
 
     pool = envpool.make(
@@ -46,7 +46,7 @@ def make_pool(args: argparse.Namespace) -> Gymnasium:
 
 
 def train(args: argparse.Namespace, in_pool: bool) -> list[arcade.Part]:
-    """Trains, with games after each part if any are to be played."""
+    """Trains, with evaluation games after each part if requested."""
     options = atari_ppo.Options(args.game, n_envs=arcade.N_ENVS, output=Path("unused"))
     example = atari_ppo.make_agent(options)
     config = example.config.replace(checkpoint_dir=None, restore_agent=False)

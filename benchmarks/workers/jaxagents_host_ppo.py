@@ -1,4 +1,4 @@
-"""Measures the PPO of jaxagents in environments on the host."""
+"""Measures jaxagents' PPO in environments on the host."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from jaxagents.ppo import AgentConfig, HyperParameters
 
 
 class Library:
-    """The agent."""
+    """jaxagents, as `host_ppo` measures it."""
 
     name = "jaxagents"
 

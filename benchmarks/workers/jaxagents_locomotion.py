@@ -1,4 +1,4 @@
-"""Trains the PPO of jaxagents in an environment of brax."""
+"""Trains jaxagents' PPO in a brax environment."""
 
 import argparse
 import math
@@ -17,13 +17,13 @@ from jaxagents.ppo import AgentConfig, HyperParameters
 
 
 class ScaledHyperParameters(HyperParameters):
-    """Hyperparameters of PPO, and what rewards are multiplied by to learn from."""
+    """Hyperparameters of PPO, and a factor for rewards."""
 
     reward_scale: Traced = hyperparameter(1.0, 0.0)
 
 
 class ScaledPPO(PPO):
-    """PPO that learns from scaled rewards, as that of brax does."""
+    """PPO with scaled rewards, like brax's PPO."""
 
     _hyperparams_type = ScaledHyperParameters
 
@@ -33,7 +33,7 @@ class ScaledPPO(PPO):
 
 
 class Actor(nn.Module):
-    """The network of brax: both mean and standard deviation depend on the observation."""
+    """brax's network: the mean and the standard deviation both depend on the observation."""
 
     n_actions: int
 
@@ -45,7 +45,7 @@ class Actor(nn.Module):
 
 
 class Critic(nn.Module):
-    """The network of brax."""
+    """brax's network."""
 
     @nn.compact
     def __call__(self, obs):
@@ -62,7 +62,7 @@ def _layers(features: tuple[int, ...]) -> nn.Module:
 
 
 def train(name: str, task: locomotion.Task, args: argparse.Namespace) -> list[locomotion.Part]:
-    """Trains, with an evaluation after each part."""
+    """Trains with an evaluation after each part."""
     env = jaxagents.make(
         f"brax:{name}", backend=locomotion.BACKEND, episode_length=locomotion.EPISODE_LENGTH
     )

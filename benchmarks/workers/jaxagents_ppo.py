@@ -1,4 +1,4 @@
-"""Measures the PPO of jaxagents."""
+"""Measures jaxagents' PPO."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -77,7 +77,7 @@ class Trainer:
 
 
 def configuration(task: Task, n_envs: int) -> dict[str, Any]:
-    """Fields of an agent's configuration."""
+    """Fields of the agent's configuration."""
     return {
         "batch_size": n_envs,
         "eval_frequency": 10**9,
@@ -103,7 +103,7 @@ def hyperparameters(task: Task) -> HyperParameters:
 
 
 def flat(network: nn.Module) -> nn.Module:
-    """The network for observations of any shape, which are flattened."""
+    """A network that flattens observations of any shape."""
     return nn.Sequential([jnp.ravel, network])
 
 

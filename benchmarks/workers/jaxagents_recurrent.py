@@ -1,4 +1,4 @@
-"""Measures PPO with a memory of jaxagents."""
+"""Measures jaxagents' recurrent PPO."""
 
 import argparse
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 
 
 def make(args: argparse.Namespace) -> Callable[[int], Any]:
-    """A training, compiled."""
+    """A compiled training function of the seed."""
     env, env_params = gymnax.make(args.environment)
     n_actions = env.action_space(env_params).n
     layers = {"features": (recurrent.WIDTH,), "activation": nn.relu}

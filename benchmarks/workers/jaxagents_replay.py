@@ -1,4 +1,4 @@
-"""Measures off-policy agents of jaxagents."""
+"""Measures jaxagents' off-policy agents."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Measures the SAC of jaxagents."""
+"""Measures jaxagents' SAC."""
 
 import argparse
 from collections.abc import Callable
@@ -23,12 +23,12 @@ HYPERPARAMS = {
 
 
 class Library:
-    """The learner, and the agent in Gymnasium environments."""
+    """The learner and the agent, as `sac` measures them."""
 
     name = "jaxagents"
 
     def updates(self, seed: int) -> Callable[[int], Any]:
-        """`update`, or `update_many` for more than one."""
+        """A function that calls `update`, or `update_many` for several updates."""
         env = gymnasium.make(sac.UPDATES_ENVIRONMENT)
         buffer = _filled_buffer(env, seed)
         learner = SACLearner.create(
@@ -69,7 +69,7 @@ class Library:
 
 
 def _config(n_steps: int, start_steps: int, **fields: Any) -> AgentConfig:
-    """Of trainings of so many steps, the first of them at random."""
+    """The configuration of a run of `n_steps` steps, of which the first `start_steps` are random."""
     return AgentConfig(
         n_envs=1,
         n_updates=n_steps - start_steps,
@@ -82,7 +82,7 @@ def _config(n_steps: int, start_steps: int, **fields: Any) -> AgentConfig:
 
 
 def _filled_buffer(env: gymnasium.Env, seed: int) -> ReplayBuffer:
-    """A replay buffer of random steps."""
+    """A replay buffer filled with random steps."""
     n, rng = sac.N_RANDOM_STEPS, np.random.default_rng(seed)
     env = rescale_actions(env)
     buffer = ReplayBuffer.create(example_transition(env), sac.BUFFER_SIZE)

@@ -1,4 +1,4 @@
-"""Measures the start of a script that trains PPO with jaxagents."""
+"""Measures the startup time of a script that trains PPO with jaxagents."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Measures IPPO and MAPPO of jaxagents, with a memory, in games of teams."""
+"""Measures jaxagents' recurrent IPPO and MAPPO in cooperative games."""
 
 import time
 from typing import Any
@@ -24,7 +24,7 @@ from jaxagents.networks import (
 
 
 class Meeting(Environment):
-    """Two actors on a line, who are to meet."""
+    """Two agents on a line that should meet."""
 
     n_actors, action_space, max_steps = 2, Discrete(2), 5
 
@@ -73,7 +73,7 @@ def main() -> None:
 def make_agent(
     kind: type[IPPO], task: teams.Task, settings: teams.Settings, n_updates: int, n_episodes: int
 ) -> IPPO:
-    """An agent whose actors share one network with a memory, and in IPPO their critics too."""
+    """An agent whose actors share one recurrent network; in IPPO, the critics share it too."""
     env = Meeting()
     if task.of_jaxmarl:
         env = jaxagents.make(f"jaxmarl:{task.environment}", **task.options)
@@ -113,7 +113,7 @@ def make_agent(
 
 
 def hyperparameters(settings: teams.Settings, n_updates: int) -> ppo.HyperParameters:
-    """The agent's hyperparameters; JaxMARL halves the squared error of values."""
+    """The agent's hyperparameters. JaxMARL halves the squared error in the value loss."""
     rate = jaxagents.LinearSchedule(settings.learning_rate, 0.0, n_updates)
     optimizer = ppo.OptimizerParams(
         learning_rate=rate, eps=1e-5, grad_clip=settings.max_gradient_norm

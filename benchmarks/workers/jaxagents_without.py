@@ -1,6 +1,6 @@
-"""Measures jaxagents without one of the things that make it fast.
+"""Measures jaxagents without one of its optimisations.
 
-These have no switches: plain code takes the place of each before anything is compiled.
+The library has no switches for them: plain code replaces each one before anything is compiled.
 """
 
 import argparse
@@ -34,29 +34,29 @@ IMAGE = 84, 84, 4
 
 
 def replace(place: Any, name: str, plain: Any) -> Callable[[], None]:
-    """A function that puts plain code into a place."""
+    """A function that replaces an attribute by plain code."""
     return functools.partial(setattr, place, name, plain)
 
 
 def fit_one_by_one(fits: Any, rngs: Any, *, share: Any, **options: Any) -> list[Any]:
-    """Fits networks one after the other, unless they have something in common."""
+    """Fits networks one after the other, unless they share a trunk."""
     if share is not None:
         return fit.fit(fits, rngs, share=share, **options)
     return [fit.fit([one], rngs, **options)[0] for one in fits]
 
 
 def sort(seed: Any, n: int) -> jax.Array:
-    """A random permutation by sorting."""
+    """A random permutation by a sort."""
     return jax.random.permutation(jax.random.wrap_key_data(seed), n)
 
 
 def reset_all(self: Episodes, over: Any, keys: Any, current: Any) -> Any:
-    """Resets all environments in every step, and keeps the states where an episode is over."""
+    """Resets all environments in every step, and uses the new states where an episode is over."""
     return jax.vmap(select)(over, jax.vmap(self.reset)(keys), current)
 
 
 def value_all(agent: Any, critic: Any, traj: Any) -> Any:
-    """Values the true successor of each step."""
+    """Computes the value of the next state of every step."""
     value, next_value = jax.lax.map(
         lambda at_t: [agent._values(critic, obs) for obs in at_t],
         [traj.obs, traj.next_obs],
@@ -72,7 +72,7 @@ def sweep_vmapped(self: Any, rngs: Any, sets: dict[str, Any], n_updates: int) ->
 
 @functools.partial(jax.jit, static_argnums=0)
 def advance_all(trainer: Any, rngs: Any, n_updates: Any) -> Any:
-    """The runners of all seeds after some updates."""
+    """The runners of all seeds after `n_updates` updates."""
     agent, hyperparams = trainer.agent, trainer.hyperparams
     return jax.vmap(lambda rng: agent.advance(agent.start(rng, hyperparams), n_updates))(rngs)
 
@@ -97,7 +97,7 @@ WITHOUT = {
 
 
 def time_images() -> None:
-    """Times gradient steps of a network for Atari, from random images."""
+    """Times gradient steps of an Atari network on random images."""
     network, rng = AtariEncoder(), np.random.default_rng(0)
     images = rng.integers(0, 256, (N_BATCHES, BATCH, *IMAGE), dtype=np.uint8)
     params = network.init(jax.random.key(0), images[0, 0])
@@ -123,7 +123,7 @@ def time_images() -> None:
 
 
 def main() -> None:
-    """Measures one piece of work: images, a memory, or as `measure` does."""
+    """Measures images, recurrent PPO, or PPO."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--without", choices=WITHOUT)
     parser.add_argument("--work", choices=("ppo", "recurrent", IMAGES), default="ppo")

@@ -1,6 +1,6 @@
-"""Measures a recurrent baseline of JaxMARL, as it is in a checkout of its repository.
+"""Measures a recurrent JaxMARL baseline from a checkout of its repository.
 
-The baselines are in no package. What they send to Weights & Biases is taken as it comes.
+The baselines are not in a package. A fake `wandb` collects the metrics that they log.
 """
 
 import runpy
@@ -16,7 +16,7 @@ import worker
 from omegaconf import OmegaConf
 
 SHARE_OF_A_POINT = 50
-"""Of all updates, the part over which a point is a mean."""
+"""Each point averages over the number of updates divided by this."""
 
 
 def main() -> None:
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def curve(logged: list[dict[str, Any]], name: str) -> list[float]:
-    """Means at equally distant points, each over the episodes of the last updates before it."""
+    """Means at evenly spaced points, each over the last updates before it."""
     logged = sorted(logged, key=lambda entry: int(entry["env_step"]))
     values = np.array([float(entry[name]) for entry in logged])
     n_updates = max(1, len(values) // SHARE_OF_A_POINT)

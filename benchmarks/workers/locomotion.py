@@ -1,11 +1,11 @@
-"""The work of the benchmark of PPO in environments of brax, and how one library does it in one process.
+"""The settings of the brax benchmark, and how one process measures one library.
 
 The hyperparameters are those that brax publishes for its PPO (`notebooks/training.ipynb`), with a
-thirty-second of the environments and of the samples of a minibatch, so that a training of as many times
-fewer steps makes as many updates.
+thirty-second of the environments and of the minibatch size, so that a run of a thirty-second of the
+steps makes as many updates.
 
-Every worker calls `main` with a function that trains, given an environment's name, its task and the
-options of the command line, and gives the seconds and the returns of each part of the training.
+Every worker calls `main` with a function of an environment's name, its task and the command-line options
+that trains, and returns the seconds and the mean return of each part.
 """
 
 import argparse
@@ -36,12 +36,12 @@ class Task(NamedTuple):
 
     Attributes:
         n_envs: Number of environments.
-        rollout_length: Steps of each from update to update.
-        unroll_length: Steps over which brax estimates advantages; here it is the whole rollout.
-        n_epochs: Passes over the samples.
-        gamma: Discount.
-        entropy: Weight of the entropy.
-        reward_scale: What rewards are multiplied by to learn from.
+        rollout_length: Rollout length.
+        unroll_length: Steps over which brax estimates advantages; jaxagents uses the whole rollout.
+        n_epochs: Epochs per update.
+        gamma: Discount factor.
+        entropy: Entropy coefficient.
+        reward_scale: Factor for rewards.
     """
 
     n_envs: int
@@ -54,7 +54,7 @@ class Task(NamedTuple):
 
     @property
     def steps_of_an_update(self) -> int:
-        """Environment steps."""
+        """Environment steps per update."""
         return self.n_envs * self.rollout_length
 
 
@@ -65,10 +65,10 @@ TASKS = {
 
 
 class Part(NamedTuple):
-    """A part of a training.
+    """A part of a run.
 
     Attributes:
-        seconds: What it took, without evaluation.
+        seconds: Its duration, without evaluation.
         mean_return: Mean return of greedy episodes after it.
     """
 
@@ -77,13 +77,13 @@ class Part(NamedTuple):
 
 
 def main(library: str, train: Callable[[str, Task, argparse.Namespace], list[Part]]) -> None:
-    """Trains by a library, and prints one line of JSON."""
+    """Trains with one library, and prints one line of JSON."""
     parser = argparse.ArgumentParser()
     add = parser.add_argument
     add("--env", choices=TASKS, required=True)
-    add("--updates", type=int, required=True, help="of a part")
-    add("--parts", type=int, required=True, help="of the training, the first of which compiles")
-    add("--episodes", type=int, required=True, help="of an evaluation")
+    add("--updates", type=int, required=True, help="updates per part")
+    add("--parts", type=int, required=True, help="parts of the run; the first one compiles")
+    add("--episodes", type=int, required=True, help="episodes per evaluation")
     add("--seed", type=int, required=True)
     args = parser.parse_args()
     task = TASKS[args.env]

@@ -1,17 +1,17 @@
-"""How PPO of one library is measured in one process.
+"""How one process measures PPO of one library.
 
-Every worker calls `main` from its library's own virtual environment, with this folder on its path.
-Some of these have no JAX: this needs only the standard library.
+Every worker calls `main` in its library's virtual environment, with this folder on its path. Some
+environments have no JAX, so this module only needs the standard library.
 
-A worker has a trainer, made of a task and a number of environments. Its methods return when the work is
-done, and not before, and make trainings that are not evaluated, but for those of `curve`:
+A worker passes a trainer class, created from a task and a number of environments. The trainer's methods
+return only when the work is done. They train without evaluation, except for `curve`:
 
-- `train(seed, n_updates)` trains afresh.
-- `train_seeds(seed, n_seeds, n_updates)` and `train_rates(seed, rates, n_updates)` make several
-  trainings that differ in their seeds or learning rates, the library's fastest way.
-- `curve(seed, n_updates, n_points, n_episodes)` gives mean returns of greedy episodes, after every
+- `train(seed, n_updates)` trains from scratch.
+- `train_seeds(seed, n_seeds, n_updates)` and `train_rates(seed, rates, n_updates)` train with several
+  seeds or learning rates, in the library's fastest way.
+- `curve(seed, n_updates, n_points, n_episodes)` returns mean returns of greedy episodes after every
   `n_updates` updates.
-- `update()`, of libraries on JAX alone, gives one update as a function, and the shapes of its argument.
+- `update()`, only of JAX libraries, returns one update as a function, and the shapes of its argument.
 """
 
 import argparse
@@ -28,24 +28,24 @@ N_PROBE_STEPS = 20_000
 N_PROBES = 2
 VERSIONS = "gymnax", "gymnasium", "torch"
 MAX_STEPS_OF_A_MEMBER = 500_000
-RATES_AROUND = 10.0  # the sweep goes from the learning rate divided by it to their product
+RATES_AROUND = 10.0  # the sweep covers learning rates from 1/10 to 10 times the task's own
 
 
 def main(library: str, make_trainer: Callable[[Task, int], Any]) -> None:
-    """Measures a library, by the name of its distribution, and prints one line of JSON."""
+    """Measures a library, given the name of its package, and prints one line of JSON."""
     parser = argparse.ArgumentParser()
     add = parser.add_argument
     add("--environment", choices=TASKS, required=True)
     add("--envs", type=int, required=True, help="number of environments")
     add("--seed", type=int, default=0, help="first seed")
-    add("--seeds", type=int, default=1, help="trainings at once, or one after the other to learn")
-    add("--rates", type=int, default=1, help="learning rates at once")
-    add("--seconds", type=float, default=3.0, help="aimed length of one timed call")
-    add("--updates", type=int, help="updates of one timed call, in place of its aimed length")
-    add("--learn", action="store_true", help="show what is learned, instead of the speed")
-    add("--steps", type=int, default=500_000, help="environment steps of a training that learns")
-    add("--points", type=int, default=10, help="evaluations of a training that learns")
-    add("--episodes", type=int, default=128, help="episodes of an evaluation")
+    add("--seeds", type=int, default=1, help="number of seeds")
+    add("--rates", type=int, default=1, help="number of learning rates")
+    add("--seconds", type=float, default=3.0, help="approximate length of a timed call")
+    add("--updates", type=int, help="updates per timed call, instead of --seconds")
+    add("--learn", action="store_true", help="measure returns instead of speed")
+    add("--steps", type=int, default=500_000, help="environment steps with --learn")
+    add("--points", type=int, default=10, help="evaluations with --learn")
+    add("--episodes", type=int, default=128, help="episodes per evaluation")
     args = parser.parse_args()
     task = TASKS[args.environment]
     trainer = make_trainer(task, args.envs)
@@ -60,9 +60,10 @@ def main(library: str, make_trainer: Callable[[Task, int], Any]) -> None:
 def compiled(
     trainer: Any, task: Task, args: argparse.Namespace
 ) -> tuple[Callable[[], Any], dict[str, float]]:
-    """A training of about the length that was asked for, once it is compiled, and what that took.
+    """A compiled training function of about the requested duration, and the cost of compiling it.
 
-    The first training is short, and so are some of the same length: the difference is the compilation.
+    The compilation time is the duration of the first short run minus that of later runs of the same
+    length.
     """
     if args.seeds > 1:
         train = functools.partial(trainer.train_seeds, args.seed, args.seeds)
@@ -91,13 +92,13 @@ def compiled(
 
 
 def learning_rates(task: Task, n_rates: int) -> list[float]:
-    """Learning rates around the task's own, in equal ratios."""
+    """Learning rates around the task's own, in geometric steps."""
     exponents = (2.0 * i / (n_rates - 1) - 1.0 for i in range(n_rates))
     return [task.learning_rate * RATES_AROUND**exponent for exponent in exponents]
 
 
 def learning(trainer: Any, task: Task, args: argparse.Namespace) -> dict[str, Any]:
-    """Trains seeds one after the other, and gives the returns on the way."""
+    """Trains the seeds one after the other, and returns their learning curves."""
     steps_per_update = args.envs * task.rollout_length
     n_updates = max(1, args.steps // (args.points * steps_per_update))
     began = time.perf_counter()

@@ -1,7 +1,7 @@
-"""Measures PPO with a memory of purejaxrl, as it is in a checkout of its repository.
+"""Measures purejaxrl's recurrent PPO from a checkout of its repository.
 
-It is in no package, and was written for an earlier Flax, whose GRU needed no size: the one that it finds
-here needs none either. Suites that its wrappers import, and that it does not play, are left out.
+purejaxrl is not in a package. It was written for an earlier Flax, whose GRU needed no size, so this
+worker gives it a GRU that needs none. Suites that its wrappers import without using them are mocked.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from flax import linen as nn
 
 
 class GRUCell(nn.GRUCell):
-    """The cell as an earlier Flax had it."""
+    """The cell with the interface of the earlier Flax."""
 
     features: int = recurrent.WIDTH
 
@@ -28,7 +28,7 @@ class GRUCell(nn.GRUCell):
 
 
 def make(args: argparse.Namespace) -> Callable[[int], Any]:
-    """A training, compiled."""
+    """A compiled training function of the seed."""
     folder = args.checkout / "purejaxrl"
     sys.path.append(str(folder))
     for name in ("brax", "brax.envs", "brax.envs.wrappers", "brax.envs.wrappers.training", "navix"):

@@ -1,7 +1,7 @@
-"""How PPO with a memory is measured in one process, in each library.
+"""How one process measures recurrent PPO of one library.
 
-The settings are those of purejaxrl's `ppo_rnn.py`. A worker calls `main` with a function that makes a
-compiled training of the options: a function of a seed that returns when it is done.
+The settings are those of purejaxrl's `ppo_rnn.py`. A worker calls `main` with a function of the
+command-line options that returns a compiled training function of the seed.
 """
 
 import argparse
@@ -20,13 +20,13 @@ ENTROPY_COEFFICIENT, VALUE_COEFFICIENT = 0.01, 0.5
 
 
 def main(library: str, make: Callable[[argparse.Namespace], Callable[[int], Any]]) -> None:
-    """Measures a library, by the name of its distribution, and prints one line of JSON."""
+    """Measures a library, given the name of its package, and prints one line of JSON."""
     parser = argparse.ArgumentParser()
     add = parser.add_argument
     add("--environment", required=True)
-    add("--updates", type=int, required=True, help="of each timed call")
+    add("--updates", type=int, required=True, help="updates per timed call")
     add("--seed", type=int, default=0)
-    add("--checkout", type=Path, help="of purejaxrl's repository")
+    add("--checkout", type=Path, help="checkout of purejaxrl's repository")
     args = parser.parse_args()
     began = time.perf_counter()
     train = make(args)

@@ -1,4 +1,4 @@
-"""Measures the PPO of rejax."""
+"""Measures rejax's PPO."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from tasks import Task
 
 
 class Trainer:
-    """The algorithm, and its training compiled for every number of updates asked for."""
+    """The algorithm, compiled for each requested number of updates."""
 
     def __init__(self, task: Task, n_envs: int) -> None:
         algorithm = PPO.create(
@@ -58,7 +58,7 @@ class Trainer:
         return jax.block_until_ready(self.compiled_for_rates(n_updates)(rngs, jnp.array(rates)))
 
     def curve(self, seed: int, n_updates: int, n_points: int, n_episodes: int) -> list[float]:
-        """Trains on from evaluation to evaluation."""
+        """Continues training from one evaluation to the next."""
         rng = jax.random.key(seed)
         advance, play = self.compiled(n_updates), self.evaluated(n_episodes)
         state, _ = advance(rng)
@@ -73,7 +73,7 @@ class Trainer:
         return algorithm.train_iteration, jax.eval_shape(algorithm.init_state, jax.random.key(0))
 
     def _play(self, n_episodes: int, state: Any, rng: Any) -> Any:
-        """Plays with the trained actor; the library's own evaluation draws actions at random."""
+        """Plays greedy episodes; rejax's own evaluation samples actions."""
         algorithm = self.algorithm
         greedy = self._most_probable if algorithm.discrete else self._mean
 

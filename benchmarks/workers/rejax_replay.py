@@ -1,4 +1,4 @@
-"""Measures off-policy algorithms of rejax."""
+"""Measures rejax's off-policy algorithms."""
 
 import functools
 from typing import Any
@@ -9,7 +9,7 @@ from rejax import DQN, SAC
 
 
 class Trainer:
-    """The algorithm, and its training compiled for every number of updates asked for."""
+    """The algorithm, compiled for each requested number of updates."""
 
     def __init__(self, work: replay.Work) -> None:
         shared = {

@@ -1,8 +1,8 @@
-"""The work of the benchmark of off-policy agents, and its measurement of one library in one process.
+"""The settings of the benchmark of off-policy agents, and how one process measures one library.
 
-Every worker calls `main` from its library's own virtual environment, with this folder on its path. Its
-trainer, made for some work, has `train(seed, n_updates)`, which trains afresh without evaluation and
-returns what was learned.
+Every worker calls `main` in its library's virtual environment, with this folder on its path. It passes a
+trainer class, created from a task. `train(seed, n_updates)` of the trainer trains from scratch without
+evaluation, and returns the final state.
 """
 
 import argparse
@@ -23,14 +23,14 @@ HIDDEN_LAYERS = (64, 64)  # with ReLU; rejax has no others in DQN
 
 
 class Work(NamedTuple):
-    """A training.
+    """A task.
 
     Attributes:
-        algorithm: DDQN on CartPole-v1, or SAC on Pendulum-v1.
+        algorithm: DDQN in CartPole-v1, or SAC in Pendulum-v1.
         n_envs: Number of environments, each of which takes one step before an update.
-        batch_size: Number of transitions that an update learns from.
-        buffer_size: Number of transitions in the replay buffer.
-        n_seeds: Number of trainings at once.
+        batch_size: Transitions per update.
+        buffer_size: Capacity of the replay buffer.
+        n_seeds: Number of simultaneous seeds.
     """
 
     algorithm: str
@@ -51,12 +51,12 @@ WORKS = {
 
 
 def main(library: str, make_trainer: Callable[[Work], Any]) -> None:
-    """Measures a library, by the name of its distribution, and prints one line of JSON."""
+    """Measures a library, given the name of its package, and prints one line of JSON."""
     parser = argparse.ArgumentParser()
     add = parser.add_argument
     add("--work", choices=WORKS, required=True)
-    add("--seconds", type=float, default=3.0, help="aimed length of one timed call")
-    add("--updates", type=int, help="updates of one timed call, in place of its aimed length")
+    add("--seconds", type=float, default=3.0, help="approximate length of a timed call")
+    add("--updates", type=int, help="updates per timed call, instead of --seconds")
     add("--seed", type=int, default=0)
     args = parser.parse_args()
     work = WORKS[args.work]

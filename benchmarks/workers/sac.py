@@ -1,14 +1,13 @@
-"""The work of the benchmarks of SAC, and how one library is measured at it in one process.
+"""The settings of the SAC benchmarks, and how one process measures one library.
 
-Every worker calls `main` from its library's own virtual environment, with this folder on its path, with
-an object that has these methods besides the library's `name`:
+Every worker calls `main` in its library's virtual environment, with this folder on its path. It passes
+an object with the library's `name` and these methods:
 
-- `updates(seed)` gives a function that makes so many updates in one call, and returns what was learned.
-  Each update is from a batch of its own, drawn from a buffer of `N_RANDOM_STEPS` random steps.
-- `train(env, n_steps, seed)` trains without evaluation, one update a step, after `START_STEPS` random
-  ones.
-- `curve(env, eval_env, args)` trains with evaluations, and gives numbers of steps, and returns of
-  episodes of the policy's mode, shaped (points, episodes).
+- `updates(seed)` returns a function that makes `n` updates in one call. Each update draws its own batch
+from a buffer of `N_RANDOM_STEPS` random steps. - `train(env, n_steps, seed)` trains without evaluation,
+with one update per step after `START_STEPS` random steps. - `curve(env, eval_env, args)` trains with
+evaluations, and returns the numbers of steps and the returns of episodes with deterministic actions,
+shaped (points, episodes).
 """
 
 import argparse
@@ -29,15 +28,15 @@ TAU = 0.005
 BUFFER_SIZE = 100_000
 
 UPDATES_ENVIRONMENT = "HalfCheetah-v5"  # 17 observations, 6 actions
-N_RANDOM_STEPS = 10_000  # in the replay buffer from which updates are timed
+N_RANDOM_STEPS = 10_000  # in the replay buffer of the timed updates
 UPDATES_IN_A_CALL = (1, 64)
 N_LOOPS = 3
 START_STEPS = 1_000
-WARM_UP_STEPS = 100  # that follow, in which everything is compiled
+WARM_UP_STEPS = 100  # after the random ones; they compile everything
 
 
 def main(library: Any) -> None:
-    """Measures a library and prints one line of JSON."""
+    """Measures one library, and prints one line of JSON."""
     parser = argparse.ArgumentParser()
     tasks = parser.add_subparsers(required=True)
     for name, task in (("updates", _updates), ("steps", _steps), ("curve", _curve)):
@@ -58,7 +57,7 @@ def main(library: Any) -> None:
 
 
 def _updates(library: Any, args: argparse.Namespace) -> dict[str, Any]:
-    """Updates a second, by the number of them in a call."""
+    """Updates per second for each number of updates per call."""
     update = library.updates(args.seed)
 
     def updates(n: int, n_calls: int = 1) -> None:
@@ -78,7 +77,7 @@ def _updates(library: Any, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _steps(library: Any, args: argparse.Namespace) -> dict[str, float]:
-    """Environment steps a second of a training, once updates are being made."""
+    """Environment steps per second of a run, after the updates have started."""
     first = START_STEPS + WARM_UP_STEPS
     env = _Clock(gymnasium.make(args.env), (first, first + args.steps))
     library.train(env, first + args.steps, args.seed)
@@ -90,7 +89,7 @@ def _steps(library: Any, args: argparse.Namespace) -> dict[str, float]:
 
 
 class _Clock(gymnasium.Wrapper):
-    """Notes the time as certain steps end."""
+    """Records the time at the end of certain steps."""
 
     def __init__(self, env: gymnasium.Env, at_steps: tuple[int, ...]) -> None:
         super().__init__(env)

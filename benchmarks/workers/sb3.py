@@ -1,4 +1,4 @@
-"""The interface that Stable-Baselines3 and sbx share, on the host."""
+"""The interface that Stable-Baselines3 and sbx share."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ register_envs()
 
 
 class Trainer:
-    """The algorithm of one of the two libraries, which trains seeds and rates one after the other."""
+    """The algorithm of either library. It trains seeds and learning rates one after the other."""
 
     def __init__(
         self,
@@ -27,12 +27,12 @@ class Trainer:
         task: Task,
         n_envs: int,
     ) -> None:
-        """Remembers what a model is made of.
+        """Stores the settings of the models.
 
         Args:
             algorithm: The library's PPO.
-            policy_options: Its activation.
-            task: What is learned.
+            policy_options: The activation function.
+            task: The task.
             n_envs: Number of environments.
         """
         self.algorithm = algorithm
@@ -42,7 +42,7 @@ class Trainer:
         self.models = functools.cache(self._model)
 
     def train(self, seed: int, n_updates: int, learning_rate: float | None = None) -> Any:
-        """Trains by `learn`; a model that is there learns on, as sbx compiles for each anew."""
+        """Trains by `learn`. An existing model continues, since sbx compiles again for each model."""
         model = self.models(seed, learning_rate or self.task.learning_rate)
         return model.learn(n_updates * self.n_envs * self.task.rollout_length)
 
@@ -55,7 +55,7 @@ class Trainer:
             self.train(seed, n_updates, rate)
 
     def curve(self, seed: int, n_updates: int, n_points: int, n_episodes: int) -> list[float]:
-        """Learns on from evaluation to evaluation."""
+        """Continues training from one evaluation to the next."""
         model = self._model(seed, self.task.learning_rate)
         envs = environments(self.task, N_EVALUATION_ENVS)
         envs.seed(seed)
@@ -91,12 +91,12 @@ class Trainer:
 
 
 def environments(task: Task, n_envs: int) -> DummyVecEnv:
-    """Environments that are stepped one after the other, as Stable-Baselines3 does by default."""
+    """Environments that step one after the other, the default of Stable-Baselines3."""
     return DummyVecEnv([lambda: Monitor(environment(task))] * n_envs)
 
 
 def environment(task: Task) -> gymnasium.Env:
-    """One environment; Breakout is without sticky actions, as that of gymnax."""
+    """One environment. Breakout has no sticky actions, like gymnax's."""
     if task is BREAKOUT:
         return gymnasium.make("MinAtar/Breakout-v1", max_episode_steps=1000, sticky_action_prob=0.0)
     return gymnasium.make(task.environment)

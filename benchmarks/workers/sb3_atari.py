@@ -1,4 +1,4 @@
-"""Trains the PPO of Stable-Baselines3 in a game of Atari."""
+"""Trains the PPO of Stable-Baselines3 in an Atari game."""
 
 import argparse
 
@@ -14,7 +14,7 @@ from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv, VecFrameStac
 
 
 def make_game(game: str, clips_rewards: bool) -> gymnasium.Env:
-    """A game with the wrappers that it has in jaxagents, but for the stack of frames."""
+    """A game with the same wrappers as in jaxagents, except for the frame stack."""
     gymnasium.register_envs(ale_py)
     env = gymnasium.make(f"ALE/{game}-v5", frameskip=1)
     env = wrappers.AtariPreprocessing(env, grayscale_newaxis=True)
@@ -22,7 +22,7 @@ def make_game(game: str, clips_rewards: bool) -> gymnasium.Env:
 
 
 def make_games(args: argparse.Namespace, clips_rewards: bool) -> VecEnv:
-    """Games in processes of their own."""
+    """Games in separate processes."""
     options = {"game": args.game, "clips_rewards": clips_rewards}
     games = make_vec_env(
         make_game, arcade.N_ENVS, args.seed, env_kwargs=options, vec_env_cls=SubprocVecEnv
@@ -31,7 +31,7 @@ def make_games(args: argparse.Namespace, clips_rewards: bool) -> VecEnv:
 
 
 def train(args: argparse.Namespace) -> list[arcade.Part]:
-    """Trains, with games after each part if any are to be played."""
+    """Trains, with evaluation games after each part if requested."""
     model = PPO(
         "CnnPolicy",
         make_games(args, clips_rewards=True),

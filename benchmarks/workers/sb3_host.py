@@ -10,17 +10,17 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 
 class Library:
-    """The algorithm of one of the two libraries."""
+    """The algorithm of either library."""
 
     def __init__(
         self, name: str, algorithm: Callable[..., Any], policy_options: dict[str, Any]
     ) -> None:
-        """Remembers what a model is made of.
+        """Stores the settings of the models.
 
         Args:
-            name: Name of the distribution.
-            algorithm: Its PPO.
-            policy_options: Its activation.
+            name: Name of the package.
+            algorithm: The library's PPO.
+            policy_options: The activation function.
         """
         self.name = name
         self.algorithm = algorithm

@@ -12,12 +12,12 @@ from stable_baselines3.common.monitor import Monitor
 
 
 class Library:
-    """The algorithm."""
+    """sbx, as `sac` measures it."""
 
     name = "sbx-rl"
 
     def updates(self, seed: int) -> Callable[[int], Any]:
-        """`train`, for any number of updates."""
+        """A function that calls `train` with a number of updates."""
         env = gymnasium.make(sac.UPDATES_ENVIRONMENT)
         model = _model(env, seed, sac.N_RANDOM_STEPS)
         model.learn(sac.N_RANDOM_STEPS)  # random steps, without an update
@@ -38,7 +38,7 @@ class Library:
             Monitor(eval_env),
             n_eval_episodes=args.episodes,
             eval_freq=args.eval_frequency,
-            log_path=".",  # it remembers what it found only if it also writes it
+            log_path=".",  # it only keeps results that it also writes
             verbose=0,
         )
         _model(env, args.seed, args.start_steps).learn(args.steps, callback=evaluation)

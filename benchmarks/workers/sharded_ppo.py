@@ -1,4 +1,4 @@
-"""Measures the PPO of jaxagents on as many devices as the environment variable N_DEVICES says."""
+"""Measures jaxagents' PPO on the number of devices in the environment variable N_DEVICES."""
 
 import os
 

@@ -1,7 +1,7 @@
-"""How a start is measured: in fresh processes, without programs of an earlier one and with them.
+"""How startup time is measured: in fresh processes, without and with cached programs.
 
-A worker gives a generator that yields the name of each stage once it is done; it runs in a process of
-its own. This needs only the standard library.
+A worker passes a generator that yields the name of each stage when it is done; it runs in its own
+process. This module only needs the standard library.
 """
 
 import json
@@ -21,8 +21,8 @@ def main(library: str, start: Callable[[], Iterator[str]]) -> None:
     """Times the stages of a start, cold and warm, and prints one line of JSON.
 
     Args:
-        library: Name of the distribution.
-        start: Yields the names of stages.
+        library: Name of the package.
+        start: Yields the name of each stage when it is done.
     """
     if CHILD in sys.argv:
         print(json.dumps({stage: time.time() for stage in start()}))
@@ -40,7 +40,7 @@ def stages() -> dict[str, float]:
 
 
 def with_cache() -> dict[str, str]:
-    """Variables of a process that keeps its programs in the current folder."""
+    """Environment variables for caching programs in the current folder."""
     return {
         **os.environ,
         "PYTHONDONTWRITEBYTECODE": "",

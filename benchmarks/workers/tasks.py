@@ -1,6 +1,6 @@
-"""The settings of PPO in each environment, the same for every library.
+"""The settings of PPO in each environment, shared by all libraries.
 
-Workers of libraries that need old packages import it too: it needs only the standard library.
+Workers in every virtual environment import this module, so it only needs the standard library.
 """
 
 import dataclasses
@@ -12,20 +12,19 @@ class Task:
 
     Attributes:
         environment: Its name.
-        rollout_length: Steps of each environment in an update.
-        n_epochs: Passes over the samples of an update.
-        n_minibatches: Minibatches of a pass.
-        hidden_layers: Widths of the hidden layers, with tanh, in the actor and in the critic;
-            images are flattened.
-        learning_rate: Step size of Adam, which is constant.
-        gamma: Discount.
-        gae_lambda: Weight of the trace in advantages.
-        clip: Clipping of the probability ratio.
-        entropy_coefficient: Weight of the entropy.
-        value_coefficient: Weight of the critic's loss.
-        max_gradient_norm: Where gradients are clipped.
-        n_learning_envs: Number of environments of the trainings whose returns are shown.
-        n_learning_steps: Their length in environment steps.
+        rollout_length: Steps of each environment per update.
+        n_epochs: Epochs per update.
+        n_minibatches: Minibatches per epoch.
+        hidden_layers: Sizes of the hidden layers of actor and critic, with tanh; images are flattened.
+        learning_rate: Constant learning rate of Adam.
+        gamma: Discount factor.
+        gae_lambda: Lambda of generalized advantage estimation.
+        clip: Clip range of the probability ratio.
+        entropy_coefficient: Entropy coefficient.
+        value_coefficient: Weight of the value loss.
+        max_gradient_norm: Gradients are clipped to this norm.
+        n_learning_envs: Number of environments for learning curves.
+        n_learning_steps: Environment steps of learning curves.
     """
 
     environment: str

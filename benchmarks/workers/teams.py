@@ -1,7 +1,7 @@
-"""Settings for teams of actors, the same here and in the baselines of JaxMARL.
+"""Settings of multi-agent tasks, shared with the JaxMARL baselines.
 
-The numbers are those of the baselines' own configuration files. The worker of JaxMARL imports this too:
-it needs only the standard library.
+The numbers are from the baselines' configuration files. JaxMARL's worker imports this module too, so it
+only needs the standard library.
 """
 
 import argparse
@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import Any
 
 N_POINTS = 10
-"""Points of a training at which returns are shown."""
+"""Number of evaluations of a run."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How an algorithm learns.
+    """Settings of an algorithm.
 
     Attributes:
-        baseline: Script of the baseline, below the folder `baselines` of JaxMARL.
+        baseline: Script of the baseline, in JaxMARL's folder `baselines`.
         config: Its configuration file.
-        learning_rate: Step size of Adam, which falls to zero.
+        learning_rate: Initial learning rate of Adam, which decays to zero.
         n_envs: Number of environments.
-        rollout_length: Steps of each environment in an update.
-        n_minibatches: Minibatches of a pass; they hold whole sequences.
-        clip: Clipping of the probability ratio.
-        entropy_coefficient: Weight of the entropy.
-        value_coefficient: Weight of the critic's loss.
-        max_gradient_norm: Where gradients are clipped.
+        rollout_length: Steps of each environment per update.
+        n_minibatches: Minibatches per epoch; they hold whole sequences.
+        clip: Clip range of the probability ratio.
+        entropy_coefficient: Entropy coefficient.
+        value_coefficient: Weight of the value loss.
+        max_gradient_norm: Gradients are clipped to this norm.
     """
 
     baseline: str
@@ -47,23 +47,23 @@ class Settings:
 
     @property
     def steps_per_update(self) -> int:
-        """Environment steps of an update."""
+        """Environment steps per update."""
         return self.n_envs * self.rollout_length
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
-    """A game, and how each algorithm learns it.
+    """A game, and the settings of each algorithm.
 
     Attributes:
         environment: Its name.
         options: Options of the environment.
-        overrides: What the baselines' configurations are given to play it.
+        overrides: Overrides of the baselines' configurations.
         shows_wins: Whether episodes are won or lost.
         settings: Settings of each algorithm.
-        updates: Updates of a training.
+        updates: Number of updates.
         of_jaxmarl: Whether JaxMARL has it.
-        return_scale: What the mean return of an actor is multiplied by, as the baselines do.
+        return_scale: Factor for the mean return of an agent, as in the baselines.
     """
 
     environment: str
@@ -143,7 +143,7 @@ def _battle(scenario: str) -> Task:
     )
 
 
-TASKS = {  # the last one is to try whether everything works
+TASKS = {  # the last one only checks that everything works
     "simple_spread": Task(
         environment="MPE_simple_spread_v3", settings=MPE, updates=244, return_scale=3.0
     ),
@@ -154,13 +154,13 @@ TASKS = {  # the last one is to try whether everything works
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options of the workers."""
+    """A parser with the options of the workers."""
     made = argparse.ArgumentParser()
     add = made.add_argument
     add("--task", choices=TASKS, required=True)
     add("--algorithm", choices=("IPPO", "MAPPO"), required=True)
     add("--updates", type=int, required=True)
-    add("--episodes", type=int, default=256, help="of each evaluation; 0 evaluates nothing")
+    add("--episodes", type=int, default=256, help="episodes per evaluation; 0 for none")
     add("--seed", type=int, default=0)
-    add("--checkout", type=Path, help="of JaxMARL's repository")
+    add("--checkout", type=Path, help="checkout of JaxMARL's repository")
     return made

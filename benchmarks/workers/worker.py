@@ -1,4 +1,4 @@
-"""Reports of workers, each one line of JSON; some run where there is no JAX."""
+"""Reports of workers, one line of JSON each. Some workers run without JAX."""
 
 import json
 import platform
@@ -11,12 +11,12 @@ from typing import Any
 
 
 def report(library: str, measured: dict[str, Any], *others: str) -> None:
-    """Prints what was measured.
+    """Prints the results.
 
     Args:
-        library: Name of the distribution that was measured.
-        measured: What was found.
-        *others: Distributions whose versions are told, besides JAX and what all libraries use.
+        library: Name of the measured package.
+        measured: Results.
+        *others: Further packages whose versions to report.
     """
     versions = {}
     for name in (library, "jax", "jaxlib", "flax", "optax", *others):
@@ -34,20 +34,20 @@ def report(library: str, measured: dict[str, Any], *others: str) -> None:
 
 
 def seconds(function: Callable[..., Any], *args: Any, **options: Any) -> float:
-    """The seconds that a call takes, which returns when its work is done."""
+    """The duration in seconds of a call that returns when its work is done."""
     began = time.perf_counter()
     function(*args, **options)
     return time.perf_counter() - began
 
 
 def take_turns(train: Callable[[], Any]) -> None:
-    """Makes a call for every line of standard input, and answers with the seconds that it took."""
+    """Calls `train` for every line of standard input, and prints the seconds of each call."""
     for _ in sys.stdin:
         print(seconds(train), flush=True)
 
 
 def peak_memory_mib() -> float:
-    """Largest resident memory so far."""
+    """Peak resident memory so far, in MiB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     unit = 1 if platform.system() == "Darwin" else 1024
     return peak * unit / 2**20
