@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 RUNNABLE := $(VENV)/.runnable
 
-# Processes that tests start would compile all modules anew, where the environment says not to keep them.
+# Otherwise every process that a test starts compiles all modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
 # The site links to where this copy came from, if that is known.
@@ -20,14 +20,14 @@ help: ## show this list
 
 setup: $(STAMP) ## create .venv with the package and its development tools
 
-demo: $(RUNNABLE) ## train a PPO agent on CartPole into a new folder under runs/
+demo: $(RUNNABLE) ## train PPO in CartPole and save it in a new folder under runs/
 	$(BIN)/jaxagents train --preset ppo-cartpole
-	@echo 'These need the environment that was just made: . $(BIN)/activate'
+	@echo 'First activate the environment: . $(BIN)/activate'
 
-test: $(STAMP) ## run the quick tests (make test ARGS="-k ppo" selects some)
+test: $(STAMP) ## run the quick tests (select some with ARGS="-k ppo")
 	$(BIN)/python -m pytest $(ARGS)
 
-test-all: $(STAMP) ## run all tests, also slow ones, processes, docs, examples and benchmarks
+test-all: $(STAMP) ## run all tests, including slow ones, docs, examples and benchmarks
 	$(BIN)/python -m pytest -m "" $(ARGS)
 
 lint: $(STAMP) ## check style, formatting, types and the documentation build
@@ -41,22 +41,22 @@ format: $(STAMP) ## format the code and apply the safe fixes
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
 
-options: $(STAMP) ## renew the table of the options of agents that the command line has
+options: $(STAMP) ## update the table of agent options of the command line
 	PYTHONPATH=tests $(BIN)/python -m option_table
 
 docs: $(STAMP) ## serve the documentation at http://127.0.0.1:8000
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
-site: $(STAMP) ## build the documentation into site/, with what its tutorials show
+site: $(STAMP) ## build the documentation into site/, with the output of the tutorials
 	RUN_TUTORIALS=true NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: $(STAMP) ## measure the training speed of PPO
+bench: $(STAMP) ## compare the speed and returns of PPO with other libraries
 	$(BIN)/python benchmarks/ppo_speed.py $(ARGS)
 
-bench-quick: $(STAMP) ## measure six trainings beside rejax, and compare with the last figures
+bench-quick: $(STAMP) ## compare the speed of six tasks with rejax and with the saved ratios
 	$(BIN)/python benchmarks/quick.py $(ARGS)
 
-dist: ## build the wheel and the source distribution, and try the wheel by itself
+dist: ## build the wheel and the source distribution, and test the wheel
 	rm -rf build dist
 	$(PYTHON) -m venv build/env
 	build/env/bin/python -m pip install --disable-pip-version-check build
@@ -74,13 +74,13 @@ $(BIN)/python:
 		{ echo "jaxagents needs Python >= 3.11; name one with: make PYTHON=python3.12 setup" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-# Python compiles modules on all cores, where pip would take one. Templates among them do not compile.
+# Python compiles modules on all cores, pip on one. Templates among them do not compile.
 $(STAMP): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check --no-compile -e ".[dev]"
 	-@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
 	@touch $@ $(RUNNABLE)
 
-# Python compiles a module as it first imports it; most of those that are installed never are.
+# Most of these modules are never imported, so leave compiling them to the first import.
 $(RUNNABLE): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check --no-compile -e ".[export,plot,video]"
 	@touch $@
