@@ -22,7 +22,7 @@ setup: $(STAMP) ## create .venv with the package and its development tools
 
 demo: $(RUNNABLE) ## train PPO in CartPole and save it in a new folder under runs/
 	$(BIN)/jaxagents train --preset ppo-cartpole
-	@echo 'First activate the environment: . $(BIN)/activate'
+	@echo 'To run these commands, first activate the environment: . $(BIN)/activate'
 
 test: $(STAMP) ## run the quick tests (select some with ARGS="-k ppo")
 	$(BIN)/python -m pytest $(ARGS)
