@@ -19,18 +19,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import reports
 from off_policy_tasks import mixed_data
 
-from jaxagents.catalogue import CATALOGUE, PRESETS
+from jaxagents.catalogue import CATALOGUE, PRESETS, preset_of
 from jaxagents.cli.runs import Run
 
-FOLDER = Path(__file__).parent
-COMMANDS = {name: [settings.agent, settings.env] for name, settings in PRESETS.items()}
-COMMANDS |= {f"{agent}-pursuit": [agent, "pursuit_game:Pursuit"] for agent in ("ippo", "mappo")}
-"""Agents and environments. That of several actors is the example's, and its settings the defaults."""
-QUICK = [name for name, (_, env) in COMMANDS.items() if "MinAtar" not in env]
+QUICK = [name for name, settings in PRESETS.items() if "MinAtar" not in settings.env]
 
 
 def main() -> None:
@@ -39,24 +34,28 @@ def main() -> None:
     for name in args.only if not args.report else ():
         reports.keep(args.output, name, result=run(name, args.seeds))
     found = reports.kept(args.output)
-    rows = [row(name, found[name]) for name in COMMANDS if name in found]
-    print(reports.table(["Preset", "Steps", "CPU seconds", "Returns of the seeds"], rows))
+    rows = [row(name, found[name]) for name in PRESETS if name in found]
+    table = reports.table(["Preset", "Steps", "CPU seconds", "Return of each seed"], rows)
+    reports.write(f"# What presets learn\n\n{table}", args.markdown)
 
 
 def parse_args() -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--only", nargs="+", choices=COMMANDS, default=QUICK, metavar="PRESET")
+    add("--only", nargs="+", choices=PRESETS, default=QUICK, metavar="PRESET")
     add("--seeds", type=int, default=3, help="seeds of each preset")
     add("--report", action="store_true", help="only print the table")
     add("--output", type=Path, default=Path("runs/presets.json"), help="file of the results")
+    add("--markdown", type=Path, help="file for the table")
     return parser.parse_args()
 
 
 def run(name: str, n_seeds: int) -> dict[str, Any]:
     """Trains an agent with several seeds, and gives what describes the runs."""
-    words = ["jaxagents", "train", *COMMANDS[name]]
+    words = ["jaxagents", "train", PRESETS[name].agent, PRESETS[name].env]
+    if preset_of(*words[2:]) != name:
+        words += ["--preset", name]
     with tempfile.TemporaryDirectory() as folder:
         if CATALOGUE[words[2]].learns_from_data:
             _data().save(Path(folder, "pendulum.npz"))
@@ -81,9 +80,8 @@ _data = functools.cache(lambda: mixed_data(10_000))
 
 def train(words: list[str], seed: int, folder: Path) -> dict[str, Any]:
     """Runs a command of training, and gives its times, its learning curve and its last returns."""
-    paths = [str(FOLDER.parent), str(FOLDER.parent / "examples")]
     env = {key: value for key, value in os.environ.items() if key != "JAX_COMPILATION_CACHE_DIR"}
-    env |= {"PYTHONPATH": os.pathsep.join(paths), "XDG_CACHE_HOME": str(folder / "cache")}
+    env |= {"PYTHONPATH": str(Path(__file__).parents[1]), "XDG_CACHE_HOME": str(folder / "cache")}
     run_dir, began = folder / str(seed), time.perf_counter()
     command = [sys.executable, "-m", *words, "--seed", str(seed), "--run-dir", str(run_dir)]
     print(shlex.join(command), file=sys.stderr)
@@ -99,12 +97,12 @@ def train(words: list[str], seed: int, folder: Path) -> dict[str, Any]:
     lines = (run_dir / "metrics.jsonl").read_text().splitlines()
     points = [json.loads(line) for line in lines]
     per_update = Run.read(run_dir).steps_per_update
-    last = re.findall(r"greedy episodes return (\S+)", printed)
+    (last,) = re.findall(r"greedy episodes return (\S+)", printed)
     return {
         "x_label": "environment steps" if per_update else "updates",
         "steps": [point["update_step"] * (per_update or 1) for point in points],
         "returns": [round(point["returns"], 2) for point in points],
-        "final": round(float(np.mean([float(x) for x in last])), 1),
+        "final": float(last),
         "seconds": round(time.perf_counter() - began, 1),
         "cpu_seconds": round(used.ru_utime + used.ru_stime, 1),
     }

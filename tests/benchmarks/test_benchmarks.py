@@ -59,6 +59,7 @@ RUNS = {  # options of a small run, and a row of its report
         f"--only cartpole-4 learning-cartpole {ALONE} --learning-seeds 1 --learning-share 0.001",
         "| jaxagents",
     ),
+    "presets.py": ("--only rnd-deepsea --seeds 1 --output new.json", "| `rnd-deepsea` | 51,200 |"),
     "quick.py": (
         "--works 'PPO, CartPole-v1, 4 environments' --libraries jaxagents --seconds 0.01",
         "| PPO, CartPole-v1, 4 environments |",
