@@ -7,7 +7,7 @@ import jaxtyping
 from beartype import beartype
 
 UNCHECKED = "Dense.__init__"
-"""A constructor with types of flax that cannot be checked: protocols."""
+"""A constructor with Flax types that cannot be checked: protocols."""
 
 _jaxtyped = jaxtyping.jaxtyped
 

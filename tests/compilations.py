@@ -1,4 +1,4 @@
-"""Counting what JAX compiles, and what devices tell each other in a compiled program."""
+"""Counts what JAX compiles, and the collective operations of a compiled program."""
 
 import contextlib
 import re
@@ -12,7 +12,7 @@ import numpy as np
 
 @contextlib.contextmanager
 def compilations() -> Iterator[list[str]]:
-    """The names of the functions that are traced or compiled from here on."""
+    """Records the names of the functions that are traced or compiled from now on."""
     made = []
 
     def listen(event: str, seconds: float, **details: str) -> None:
@@ -40,7 +40,7 @@ _NAMES = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter"
 
 
 def collectives_of(lowered: Any) -> Counter:
-    """How many there are of each collective operation, by its name."""
+    """The number of collective operations, by name."""
     return collectives_in(lowered.compile().as_text())
 
 

@@ -55,7 +55,7 @@ jaxagents.share_programs("probes", "gymnasium_probes", "parallel_probes", "linea
 
 
 class Scheduling(LoadScopeScheduling):
-    """Gives tests that share programs to one process: those of a file, or of an agent or learner."""
+    """Runs tests that share programs in one process: those of a file, or of an agent or learner."""
 
     def _split_scope(self, nodeid):
         file, _, test = nodeid.partition("::")
@@ -72,12 +72,12 @@ def is_suite(file):
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """Has tests shared out as above."""
+    """Distributes tests as described above."""
     return Scheduling(config, log)
 
 
 def pytest_collection_modifyitems(config, items):
-    """Puts the longest first, and within a file the tests that are compiled in one way together."""
+    """Runs the longest files first, and groups the tests of a file by how they are compiled."""
 
     def place(item):
         file = item.path.relative_to(config.rootpath).as_posix()
@@ -95,7 +95,7 @@ def is_optimised(item):
 
 
 def pytest_runtest_setup(item):
-    """Changes the way of compiling, and drops what was compiled, between tests that differ in it."""
+    """Switches how programs are compiled between tests that differ in it, and drops cached programs."""
     quick = QUICK and not is_optimised(item)
     if quick != jax.config.read("jax_disable_most_optimizations"):
         jax.config.update("jax_disable_most_optimizations", quick)

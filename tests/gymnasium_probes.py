@@ -1,4 +1,4 @@
-"""Gymnasium environments so small that what happens in them is known."""
+"""Gymnasium environments small enough to know every step in advance."""
 
 import itertools
 
@@ -9,9 +9,10 @@ from jaxagents.envs import Gymnasium
 
 
 class Walk(gymnasium.Env):
-    """Ends after a number of steps that its seed draws, or is cut after five; action 1 is rewarded.
+    """Terminates after a number of steps drawn by the seed, or is truncated after five.
 
-    It observes a number drawn with the seed, the time, and the sum of the actions so far.
+    Action 1 is rewarded. Observes a number drawn by the seed, the time, and the sum of the actions so
+    far.
     """
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float32)
@@ -43,13 +44,13 @@ class Walk(gymnasium.Env):
 
 
 class Steered(Walk):
-    """A walk with continuous actions, which are the rewards as well."""
+    """A walk with continuous actions, which are also the rewards."""
 
     action_space = gymnasium.spaces.Box(-2.0, 2.0, (1,), np.float32)
 
 
 class Unseeded(Walk):
-    """A walk that takes no notice of its seed: it is cut after five steps, its number is always new."""
+    """A walk that ignores its seed: it is truncated after five steps, and its number is always new."""
 
     _NUMBERS = itertools.count(1)
 
@@ -60,7 +61,7 @@ class Unseeded(Walk):
 
 
 class Masked(gymnasium.Env):
-    """Allows two of four actions, as most environments say it: in integers."""
+    """Allows two of four actions, with an integer mask as in most environments."""
 
     observation_space = gymnasium.spaces.Dict(
         {
@@ -84,7 +85,7 @@ class Masked(gymnasium.Env):
 
 
 class Line(gymnasium.Env):
-    """A walk that ends beyond 3, or is cut after seven steps."""
+    """A walk that terminates beyond 3, or is truncated after seven steps."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
 
@@ -103,7 +104,7 @@ class Line(gymnasium.Env):
 
 
 class Walks(Gymnasium):
-    """Walks that are equal however they are stepped, so that agents share programs and nothing else."""
+    """Walks that are equal in any vector environment, so that agents share programs and nothing else."""
 
     @property
     def identity(self):

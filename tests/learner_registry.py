@@ -1,4 +1,4 @@
-"""Learners by name, small ones, with batches for them; those listed here are under the shared suite."""
+"""Small learners by name, with batches; the shared suite tests every learner listed here."""
 
 from typing import NamedTuple
 

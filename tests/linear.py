@@ -1,4 +1,4 @@
-"""Learners of linear networks, whose updates NumPy can follow."""
+"""Learners with linear networks, whose updates NumPy can reproduce."""
 
 from collections.abc import Iterable
 

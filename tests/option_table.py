@@ -1,4 +1,4 @@
-"""Writes the table of the options of agents: `make options`."""
+"""Writes the table of agent options: `make options`."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""A parallel environment of PettingZoo so small that what happens in it is known."""
+"""A parallel PettingZoo environment small enough to know every step in advance."""
 
 import numpy as np
 from gymnasium import spaces
@@ -8,10 +8,10 @@ LIMIT = 5
 
 
 class Relay(ParallelEnv):
-    """Each agent leaves after a number of steps that the seed draws, or is cut after five.
+    """Each agent terminates after a number of steps drawn by the seed, or is truncated after five.
 
-    It observes a number drawn with the seed, the time, and the sum of its actions so far, and is
-    rewarded for action 1; `"far"` has a third action, and observes one number more.
+    It observes a number drawn by the seed, the time, and the sum of its actions so far, and is rewarded
+    for action 1; `"far"` has a third action, and observes one more number.
     """
 
     metadata = {"name": "relay", "render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012

@@ -1,4 +1,4 @@
-"""Environments so small that what an agent must learn in them is known."""
+"""Environments small enough to know what an agent must learn."""
 
 import copy
 from typing import Any, NamedTuple
@@ -35,9 +35,9 @@ class ProbeState(struct.PyTreeNode):
 
 
 class Probe:
-    """Base: observes a sign and the time; subclasses say what is rewarded and when to end.
+    """Base class: observes a sign and the time; subclasses define rewards and terminations.
 
-    With `n_actors`, every actor observes the same and is rewarded for its own action. Where actions are
+    With `n_actors`, all actors observe the same, and each is rewarded for its own action. If actions are
     `continuous`, positive ones stand for action 1.
     """
 
@@ -93,7 +93,7 @@ class Probe:
 
 
 class Endless(Probe):
-    """Rewards 1 for ever, in episodes that only the agent's time limit cuts: 1 / (1 - gamma)."""
+    """Rewards 1 forever; only the agent's time limit ends episodes. The value is 1 / (1 - gamma)."""
 
     def observe(self, state: ProbeState) -> Any:
         return jnp.ones(2)
@@ -109,11 +109,11 @@ class KindState(ProbeState):
 
 
 class KnownValues(Probe):
-    """Episodes of four kinds, whose values are known whatever the actions are.
+    """Episodes of four kinds with known values, independent of the actions.
 
-    0 rewards 1 at once: the value is 1. 1 rewards the sign observed: the value is the sign. 2 rewards
-    1 after the second step: the values are gamma and 1. 3 rewards 1 for ever, and only the agent's time
-    limit cuts it: 1 / (1 - gamma), if it bootstraps there.
+    Kind 0 rewards 1 at once: the value is 1. Kind 1 rewards the observed sign: the value is the sign.
+    Kind 2 rewards 1 after the second step: the values are gamma and 1. Kind 3 rewards 1 forever, and
+    only the agent's time limit ends it: the value is 1 / (1 - gamma) if the agent bootstraps there.
     """
 
     @staticmethod
@@ -142,17 +142,17 @@ class KnownValues(Probe):
 
 
 class KnownBest(KnownValues):
-    """The same, but that kind 0 rewards the choice that matches the sign: 1 is the value of the best.
+    """The same, except that kind 0 rewards the choice that matches the sign; the best value is 1.
 
-    A continuous action of the wrong sign is worth less than 1 by its size. The returns of kinds 1, 2 and
-    3 are the sign, 1 and, if the agent's time limit is 3 steps, 3.
+    A continuous action of the wrong sign reduces the reward by its size. The returns of kinds 1, 2 and 3
+    are the sign, 1 and, if the agent's time limit is 3 steps, 3.
     """
 
     def reward(self, state: Any, action: Any) -> Any:
         return jnp.where(state.kind == 0, self.match(state, action), super().reward(state, action))
 
     def match(self, state: ProbeState, action: Any) -> Any:
-        """How well an action matches the sign."""
+        """The reward of an action for a sign."""
         if self.continuous:
             return 1.0 - jnp.clip(-state.sign * action[0], 0.0, 1.0)
         return jnp.asarray(action == self.best(state), float)
@@ -169,9 +169,9 @@ class BestAction(Probe):
 
 
 class Recall(Probe):
-    """Shows a sign at first, and rewards action 1 after a positive one two steps later.
+    """Shows a sign first; two steps later, rewards action 1 if the sign was positive.
 
-    A continuous action is worth its size, and minus that if it has the other sign.
+    The reward of a continuous action is its size, negated if the action has the other sign.
     """
 
     n_steps = 3
@@ -198,9 +198,9 @@ class MatchSign(Probe):
 
 
 class Allowed(Probe):
-    """Allows two of four actions, by the sign, and rewards their number; others are worth NaN.
+    """Allows two of four actions, depending on the sign, and rewards their number; others give NaN.
 
-    Nothing is allowed where an episode has ended.
+    After the end of an episode, no action is allowed.
     """
 
     n_steps = 2
@@ -222,7 +222,7 @@ class Allowed(Probe):
 
 
 class Images(Probe):
-    """Shows the sign in an image of bytes, beside a number."""
+    """Shows the sign in an image of bytes, with a number."""
 
     def observe(self, state: ProbeState) -> Any:
         image = jnp.broadcast_to(jnp.where(state.sign > 0, 255, 0), (5, 5, 1))
@@ -240,9 +240,9 @@ class Target(Probe):
 
 
 class Pennies(Environment):
-    """Two players choose one of four at once, three times; whoever plays first wants the same choice.
+    """Two players choose one of four actions at once, three times; the first player wants a match.
 
-    The opponent observes the time, as does the agent.
+    The opponent observes the time, like the agent.
     """
 
     action_space = Discrete(4)

@@ -1,4 +1,4 @@
-"""Runs of six updates with a folder, of an agent whose programs are small; and harm to their files."""
+"""Runs of six updates with a folder, by an agent with small programs; and damage to their files."""
 
 import jax
 import numpy as np
@@ -30,7 +30,7 @@ def contents(folder):
 
 
 def outcome_of(name, folder=None):
-    """The parameters that an agent acts by after a short run, and its returns."""
+    """The actor's parameters after a short run, and its returns."""
     case = CASES[name]
     agent = case.make(MatchSign, n_steps=6, checkpoint_dir=folder)
     runner, metrics = agent.train(KEY, case.hyperparams(), progress=False)
@@ -39,7 +39,7 @@ def outcome_of(name, folder=None):
 
 
 def damage_arrays(checkpoint):
-    """Changes a fifth of every file with arrays of a checkpoint: not all of them are read again."""
+    """Changes a fifth of every array file of a checkpoint; not all bytes are read again."""
     for path in checkpoint.rglob("d/*"):
         data = bytearray(path.read_bytes())
         for place in range(2 * len(data) // 5, 3 * len(data) // 5):

@@ -1,4 +1,4 @@
-"""Running Python in a process of its own."""
+"""Runs Python in a separate process."""
 
 import os
 import subprocess

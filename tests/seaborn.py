@@ -1,4 +1,4 @@
-"""In the place of the package, which gymnax imports for one picture that no test draws.
+"""Replaces the package, which gymnax imports for one plot that no test draws.
 
-It brings pandas and the statistics of SciPy, which take a second in every process.
+seaborn imports pandas and the statistics of SciPy, which takes a second in every process.
 """

@@ -1,4 +1,4 @@
-"""Trainings cut short, for code that is written for people: it runs, and learns nothing."""
+"""Shortens the runs of examples and guides: their code runs, but learns nothing."""
 
 import dataclasses
 from typing import Any
@@ -40,7 +40,7 @@ def cut_trainings_short(patch: pytest.MonkeyPatch) -> None:
 
 
 def trace_trainings(patch: pytest.MonkeyPatch) -> None:
-    """Has fresh runs in compiled environments traced, which calls all hooks, and give zeros."""
+    """Only traces runs in compiled environments, which calls all hooks, and returns zeros."""
     train = Agent.train
 
     def traced(agent: Agent, rng: Any, hyperparams: Any = None, *others: Any, **how: Any) -> Any:
@@ -54,7 +54,7 @@ def trace_trainings(patch: pytest.MonkeyPatch) -> None:
 
 
 def keep_devices(patch: pytest.MonkeyPatch) -> None:
-    """Has code that asks for CPU devices take those that there are."""
+    """Gives code that asks for CPU devices the existing ones."""
     update = jax.config.update
 
     def kept(name: str, value: object) -> None:

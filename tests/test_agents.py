@@ -20,7 +20,7 @@ PPO, REINFORCE = (case for case in AGENTS if case.name in ("PPO", "REINFORCE"))
 every_agent = pytest.mark.parametrize("case", AGENTS, ids=lambda case: case.name)
 WHOLE = [family[0] for family in FAMILIES]
 SHARED = [case for case in WHOLE if case.name != "SAC"]
-"""Devices gather as those of DQN do, and learn by an actor and critics as those of IQL do."""
+"""Devices collect as in DQN, and learn with an actor and critics as in IQL."""
 one_of_each_family = pytest.mark.parametrize("case", WHOLE, ids=lambda case: case.name)
 the_smallest = pytest.mark.parametrize("case", [REINFORCE], ids=["REINFORCE"])
 KNOWN = [
@@ -69,7 +69,7 @@ def actions_of(agent):
 
 
 def member(trainings, *index):
-    """One of several trainings."""
+    """One of several runs."""
     return jax.tree.map(lambda x: x[index], jax.device_get(trainings))
 
 
@@ -80,7 +80,7 @@ def stacked(case):
 
 
 def in_rewards(agent, values):
-    """Values in the unit of the rewards of the environment, where agents learn normalised ones."""
+    """Values in the environment's reward units, for agents that learn normalised values."""
     runner = agent.training_runner
     if getattr(runner, "targets", ()):
         values = ops.denormalise(jnp.asarray(values), runner.targets)

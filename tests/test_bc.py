@@ -72,7 +72,7 @@ def test_policies_drop_out_in_the_imitation_of_actions_alone(name):
     network = linear.DiscretePolicy if row.learner.discrete_actions else linear.Policy
 
     class Recorded(network):
-        """Notes how it is called."""
+        """Records how it is called."""
 
         @nn.compact
         def __call__(self, observations, temperature=1.0, train=False):

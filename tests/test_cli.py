@@ -55,7 +55,7 @@ def printed(words):
 
 
 def ends(words, status, capsys):
-    """The message of a command that ends with some status, which has to be one line."""
+    """The one-line message of a command that exits with a status."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as end:
         main(words)
@@ -92,7 +92,7 @@ def described(trained, tmp_path):
 
 @pytest.fixture
 def never_trained(monkeypatch):
-    """Trains nothing: commands end where a run begins, and write its description."""
+    """Commands stop before training, after writing the description of the run."""
     monkeypatch.setattr(
         "jaxagents.cli.training._train_to_end", lambda run, folder: run.write(folder)
     )

@@ -1,4 +1,4 @@
-"""Settings of JAX that users turn on."""
+"""JAX settings that users change."""
 
 import gymnax
 import jax
@@ -55,7 +55,7 @@ def test_what_is_not_finite_is_found_in_a_program_that_works_in_place(looks_for,
 
 
 def check_dtypes_of_training(agent, hyperparams):
-    """Traces a run, whose loops may change no dtype, and looks for numbers of 64 bits."""
+    """Traces a run, whose loops may not change a dtype, and checks for 64-bit numbers."""
     program = agent.program.with_data(agent.data)
     runner = jax.eval_shape(program.start, KEY, hyperparams)
     after, _ = jax.eval_shape(program.advance, runner, np.int32(1))

@@ -1,8 +1,8 @@
-"""The kernels that an update starts on a GPU do not become more, as far as can be told without one.
+"""The number of GPU kernels per update does not grow, as far as a machine without a GPU can tell.
 
-They are estimated from the program for CUDA before XLA optimises it, which differs little between
-versions of JAX. XLA puts what is computed number by number into the kernel of what reads it, but not
-products and sums, and not what a loop hands to its next turn.
+The estimate uses the CUDA program before XLA optimises it, which differs little between versions of JAX.
+XLA fuses elementwise operations into the kernel that reads them, but not products, reductions, and
+values that a loop carries to its next iteration.
 """
 
 from unittest import mock
@@ -29,7 +29,7 @@ MOST = {  # in each loop, by the turns of the loops around it and its own
 
 
 def kernels(lowered):
-    """The kernels of one turn of each loop, by the turns of the loops around it and its own."""
+    """The kernels per iteration of each loop, by the trip counts of the loop and those around it."""
     parts = [x.operation for x in lowered.compiler_ir("stablehlo").body.operations]
     functions = {
         x.attributes["sym_name"].value: x.regions[0].blocks[0]
@@ -42,7 +42,7 @@ def kernels(lowered):
         return functions[operation.attributes["callee"].value]
 
     def origin(value):
-        """The operation that gives a value, `None` for an argument."""
+        """The operation that produces a value; `None` for an argument."""
         if not hasattr(value.owner, "attributes"):
             return None
         if value.owner.name != "func.call":

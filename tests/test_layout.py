@@ -1,4 +1,4 @@
-"""The floors of the package: no import runs up, and none runs in a circle."""
+"""The layers of the package: no import points to a higher layer, and there are no import cycles."""
 
 import ast
 import graphlib
@@ -24,7 +24,7 @@ FLOORS = [
     ["presets"],
     ["cli", "__init__", "__main__"],
 ]
-"""Rooms from the ground up. Those of one floor may import each other, if not in a circle."""
+"""Packages by layer, lowest first. Packages of one layer may import each other without cycles."""
 
 ROOT = Path(jaxagents.__file__).parent
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
@@ -36,7 +36,7 @@ def room_of(path: Path) -> str:
 
 
 def imports(path: Path) -> Iterator[str]:
-    """The dotted names of what a file imports of the package, wherever in the file."""
+    """The dotted names that a file imports from the package, anywhere in the file."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("jaxagents"):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)

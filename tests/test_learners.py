@@ -221,7 +221,7 @@ def test_takes_allowed_actions_at_every_temperature_and_learns_from_them_alone(r
 
 
 class Normalised(nn.Module):
-    """The smallest encoder of images, which normalises by statistics of its own."""
+    """The smallest image encoder, with its own statistics for normalisation."""
 
     @nn.compact
     def __call__(self, images):
@@ -230,7 +230,7 @@ class Normalised(nn.Module):
 
 
 def with_images(row):
-    """A function that makes a learner from images beside states, and a batch of them."""
+    """A function that creates a learner for images and states, and a batch of them."""
     batch = row.batch()
     images = np.random.default_rng(0).integers(256, size=(16, 4, 4, 3)).astype(np.uint8)
     for key in ("observations", "next_observations"):

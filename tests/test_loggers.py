@@ -1,4 +1,4 @@
-"""Loggers: what they write, and what they refuse."""
+"""Loggers: what they write, and what they reject."""
 
 import dataclasses
 import io

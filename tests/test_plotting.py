@@ -1,4 +1,4 @@
-"""Pictures of trainings."""
+"""Plots of runs."""
 
 import json
 from typing import Any, NamedTuple

@@ -40,7 +40,7 @@ class RecordingPQN(PQN):
 
 @pytest.fixture(scope="module")
 def recording():
-    """An agent that learns nothing, so that all of an update sees one network, and what it plays."""
+    """An agent that learns nothing, so that an update uses one network, and its rollout."""
     config = CASE.config(max_episode_steps=3, features=())
     agent = RecordingPQN(KnownValues(None), None, config, eval_during_training=False)
     runner = agent.start(KEY, CASE.hyperparams(0.0, q_lambda=0.7))

@@ -1,4 +1,4 @@
-"""Trainings that several processes share."""
+"""Runs shared by several processes."""
 
 import json
 import re
@@ -105,7 +105,7 @@ def test_learners_checkpoints_written_anew_and_what_all_processes_stop_at(tmp_pa
 
 
 def check_checkpoints_written_anew_where_something_is_new(folder):
-    """Of a training that went on three times, at the second with another `gamma`, which stayed."""
+    """A run that was resumed three times; the second time with another `gamma`, which was kept."""
     assert not any(verify(folder).values())
     names = sorted(path.name for path in (folder / "checkpoints").iterdir())
     assert names == ["0", "1", "2-2", "3", "4"]
@@ -174,7 +174,7 @@ def test_a_restart_and_then_one_process_go_on_from_a_killed_training_bit_for_bit
 
 
 def printed_without_a_launcher(script):
-    """The output of a process in which no launcher has set any variable."""
+    """The output of a process without a launcher's environment variables."""
     source = "import os\nimport jax\nfrom jaxagents import sharding\n" + textwrap.dedent(script)
     done = subprocess.run(
         [sys.executable, "-c", source],

@@ -121,7 +121,7 @@ class Reference(NamedTuple):
     fields: dict = {}  # noqa: RUF012
 
     def create(self, **kwargs):
-        """A learner of linear networks, whose target is another."""
+        """A learner with linear networks and a different target network."""
         network = linear.ActionValues(self.outputs)
         rates = {"critic_learning_rate": LEARNING_RATE, "gamma": 0.9, "tau": 0.3}
         fields = {"critic_network": network, **rates, **self.fields, **kwargs}

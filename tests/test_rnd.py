@@ -104,7 +104,7 @@ def test_two_devices_make_the_training_of_one():
 
 
 class Sea(MatchSign):
-    """Rewards nothing, and observes a mask."""
+    """Gives no rewards, and observes a mask."""
 
     def observe(self, state):
         return {"observation": super().observe(state), "action_mask": jnp.array([True, False])}

@@ -201,7 +201,7 @@ def test_critics_drop_out_in_updates_only(name):
     size = N_ACTIONS if row.learner.discrete_actions else 1
 
     class Recorded(nn.Module):
-        """Two critics that note how they are called."""
+        """Two critics that record how they are called."""
 
         @nn.compact
         def __call__(self, *inputs, train=False):

@@ -24,7 +24,7 @@ COLUMNS = 80
 
 
 class Settings(yaml.SafeLoader):
-    """Reads the site's settings; what names Python objects is left out."""
+    """Reads the site's settings, without tags that name Python objects."""
 
 
 Settings.add_multi_constructor("", lambda loader, suffix, node: None)
@@ -140,7 +140,7 @@ def test_code_of_docstrings_fits_on_a_page():
 
 
 def too_long(text: str) -> list[str]:
-    """The lines of blocks of code that a page of the site cannot show whole."""
+    """Lines of code blocks that are too long for the site."""
     lines = [
         line.removeprefix(block[1])
         for block in BLOCK.finditer(text)

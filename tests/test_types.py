@@ -1,4 +1,4 @@
-"""Types of functions are checked while tests run."""
+"""Function types are checked while tests run."""
 
 import jax.numpy as jnp
 import pytest

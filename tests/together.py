@@ -1,4 +1,4 @@
-"""Several processes that train together on this machine."""
+"""Starts several processes that train together on this machine."""
 
 import os
 import socket
@@ -42,7 +42,7 @@ def start(script: str, n_processes: int, n_devices: int, *arguments: object) -> 
 
 
 def run(script: str, n_processes: int, n_devices: int, *arguments: object) -> list[str]:
-    """Runs a script in several processes, and gives what each prints."""
+    """Runs a script in several processes, and returns the output of each."""
     started = start(script, n_processes, n_devices, *arguments)
     outputs = [process.communicate(timeout=400) for process in started]
     assert not any(process.returncode for process in started), outputs
@@ -50,7 +50,7 @@ def run(script: str, n_processes: int, n_devices: int, *arguments: object) -> li
 
 
 def free_port() -> int:
-    """A port that nobody listens to."""
+    """A free port."""
     with socket.socket() as server:
         server.bind(("localhost", 0))
         return server.getsockname()[1]

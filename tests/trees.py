@@ -1,4 +1,4 @@
-"""Comparing pytrees."""
+"""Compares pytrees."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,14 +18,14 @@ def _raw(tree: Any) -> list[tuple[str, np.ndarray]]:
 
 
 def assert_equal(first: Any, second: Any) -> None:
-    """Asserts that two pytrees are the same, bit for bit."""
+    """Asserts that two pytrees are bit-identical."""
     assert jax.tree.structure(first) == jax.tree.structure(second)
     for (path, a), (_, b) in zip(_raw(first), _raw(second), strict=True):
         np.testing.assert_array_equal(a, b, err_msg=path)
 
 
 def assert_close(first: Any, second: Any) -> None:
-    """Asserts that two pytrees are the same up to the rounding of other kernels."""
+    """Asserts that two pytrees are equal up to rounding by different kernels."""
     for (path, a), (_, b) in zip(_raw(first), _raw(second), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5, err_msg=path)
 
@@ -37,14 +37,14 @@ def equal(first: Any, second: Any) -> bool:
 
 
 def variables(network: Any, *inputs: Any) -> Any:
-    """Variables of a network drawn by NumPy, which compiles nothing as initialising it would."""
+    """Network variables drawn by NumPy, which compiles nothing, unlike initialisation."""
     rng = np.random.default_rng(0)
     shapes = jax.eval_shape(network.init, jax.random.key(0), *inputs)
     return jax.tree.map(lambda x: rng.normal(0.0, 0.5, x.shape).astype(x.dtype), shapes)
 
 
 def zeros(function: Callable, *inputs: Any) -> Any:
-    """Zeros like the result of a function, which is only traced."""
+    """Zeros shaped like the result of a function, which is only traced."""
 
     def zero(leaf: Any) -> jax.Array:
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):

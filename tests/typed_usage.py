@@ -1,4 +1,4 @@
-"""A user's script as a type checker sees it. Never run: pyright reads it."""
+"""A user's script for the type checker. It never runs; pyright reads it."""
 
 from typing import Any, assert_type
 

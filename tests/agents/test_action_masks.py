@@ -1,4 +1,4 @@
-"""Agents in environments that say which actions are allowed."""
+"""Agents in environments with action masks."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from jaxagents.ppo import AgentConfig
 
 KEY = jax.random.key(0)
 CASE = registry.VALUE_BASED[0]
-"""The others draw actions by the same code; in training, actions that are not allowed are worth NaN."""
+"""The other agents sample actions with the same code. In training, masked actions are worth NaN."""
 FOUR = Discrete(4)
 BEST = {1.0: 1, -1.0: 2}
 """The best of the allowed actions, by the sign."""
@@ -36,7 +36,7 @@ def test_no_other_actions_are_taken_and_the_best_are_found():
 
 
 class Own(Environment):
-    """The same as an environment of a user, which observes the mask itself."""
+    """The same as a user's environment, with the mask in the observation."""
 
     def __init__(self, space=FOUR, allowed=(True, True, False, False), dtype=bool):
         self.action_space = space

@@ -1,4 +1,4 @@
-"""Ready-made policies in spaces of actions of many kinds."""
+"""Ready-made policies in many kinds of action spaces."""
 
 import jax
 import jax.numpy as jnp
@@ -97,7 +97,7 @@ SHAPES = [(2,), {"a": (), "b": (2,)}, ((), (2,))]
 
 
 class Any(Probe):
-    """An environment in any space of actions, of which it takes no notice."""
+    """An environment with any action space, which ignores actions."""
 
     def __init__(self, space):
         super().__init__()

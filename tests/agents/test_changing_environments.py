@@ -33,7 +33,7 @@ class Pay:
 
 
 class Paid(Probe):
-    """Episodes of three steps, each of which pays a wage and a bonus."""
+    """Episodes of three steps, each rewarded with a wage and a bonus."""
 
     n_steps = N_STEPS
 
@@ -47,7 +47,7 @@ class Paid(Probe):
 
 
 class Sized(Paid):
-    """An environment in which a parameter is the shape of an array."""
+    """An environment with a parameter that is the shape of an array."""
 
     def step_env(self, key, state, action, params):
         jnp.zeros(params.bonus)
@@ -166,7 +166,7 @@ def test_environments_without_such_parameters_and_traced_agents_are_refused():
 
 
 class Adapting(PPO):
-    """Opponents that choose the number of the update."""
+    """Opponents that play the number of the update."""
 
     def _rollout_environment(self, runner):
         return self.episodes.env.against(lambda number, key, obs, allowed: runner.update_step)

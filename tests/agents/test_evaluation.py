@@ -1,4 +1,4 @@
-"""Evaluations: actions that are greedy or drawn, and what metrics there are, also of infos."""
+"""Evaluations: greedy or sampled actions, and metrics, also from `info`."""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ NAMES = {"final_info": ("won",), "summed_info": ["cost"]}  # a list is as good a
 
 
 class Costly(Probe):
-    """Episodes of three steps that are won if the sign is positive, at a cost of the time."""
+    """Episodes of three steps, won if the sign is positive; each step costs the time."""
 
     n_steps = 3
 
@@ -31,7 +31,7 @@ class Costly(Probe):
 
 
 class WithRates(A2C):
-    """Makes metrics of infos, and learns from no step of an episode."""
+    """Computes metrics from infos, and zeroes advantages by them."""
 
     def _eval_metrics(self, terminated, truncated, final_rewards, returns, info):
         metrics = super()._eval_metrics(terminated, truncated, final_rewards, returns)
@@ -90,7 +90,7 @@ def test_names_that_do_not_serve_are_refused(names, error, message):
 
 
 class Odd(A2C):
-    """Gives metrics of any kind."""
+    """Returns metrics of any kind."""
 
     given = None
 
@@ -157,7 +157,7 @@ N = 4096
 
 
 class ThreeToOne(nn.Module):
-    """Logits by which action 1 has a probability of 3/4."""
+    """Logits that give action 1 a probability of 3/4."""
 
     config: object
 
@@ -173,7 +173,7 @@ class ThreeSteps(BestAction):
 
 @pytest.fixture(scope="module")
 def drawing():
-    """An agent that takes the action that is rewarded with a probability of 3/4."""
+    """An agent that takes the rewarded action with a probability of 3/4."""
     evaluation = {"n_evals": N, "eval_rng": jax.random.key(1), "eval_deterministic": False}
     agent = PPO_CASE.make(ThreeSteps, n_steps=1, actor_network=ThreeToOne, **evaluation)
     agent.collect_training(trees.zeros(agent.program.start, KEY, PPO_CASE.hyperparams()), {})

@@ -1,4 +1,4 @@
-"""Policies as files, beyond the suite's test of every agent; and one run out of many."""
+"""Exported policies, beyond the suite's test of every agent; and one run of a sweep."""
 
 import resource
 from pathlib import Path
@@ -27,7 +27,7 @@ CASES = {case.name: case for case in AGENTS}
 
 
 class Exported(NamedTuple):
-    """An agent, and its policy in a file."""
+    """An agent, and its exported policy."""
 
     agent: Any
     path: Path
@@ -35,7 +35,7 @@ class Exported(NamedTuple):
 
 
 def exported(agent, name, path):
-    """An agent as it begins, and its policy."""
+    """An untrained agent, and its policy."""
     start = jax.jit(agent.program.start)
     agent.collect_training(start(KEY, CASES[name].hyperparams()), {})
     agent.export_policy(path)
@@ -55,7 +55,7 @@ def observations_of(agent, n=5):
 
 
 def actions_of(agent, obs):
-    """The greedy actions of an agent, by one program."""
+    """The greedy actions of an agent, computed by one program."""
     acting = agent._acting(agent.training_runner)
     return jax.jit(jax.vmap(agent.policy, (None, 0)))(acting, obs)
 

@@ -1,4 +1,4 @@
-"""Films of episodes that agents play."""
+"""Videos of episodes."""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ CONFIG = ppo.AgentConfig(n_steps=1, batch_size=4, minibatch_size=2, rollout_leng
 
 
 class Walk(Environment):
-    """Random steps to the right until position 8; pictures are as bright as it is far."""
+    """Random steps to the right until position 8; frames get brighter with the position."""
 
     action_space = Discrete(2)
     observation_space = Box(-1.0, 1.0, (1,))

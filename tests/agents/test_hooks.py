@@ -1,4 +1,4 @@
-"""The hooks of subclasses: what they are called, and what they are given."""
+"""The hooks of subclasses: their names and arguments."""
 
 import functools
 
@@ -63,7 +63,7 @@ class OtherLoss(PPO):
 
 
 class Reordered(OtherLoss):
-    """Gives its loss what it takes."""
+    """Passes its loss the arguments that it takes."""
 
     def _actor_loss_input(self, runner, traj):
         return traj.obs, traj.action, traj.advantage, traj.log_prob
@@ -122,7 +122,7 @@ def test_values_of_one_observation_are_refused_where_the_critic_has_a_memory():
 
 
 class TeamReward(IPPO):
-    """Pays all actors the mean of their rewards."""
+    """Rewards all actors with the mean of their rewards."""
 
     keepdims = True
 
@@ -208,7 +208,7 @@ def reporting(self, training, obs, targets, hyperparams):
 
 
 def critic_loss(errors):
-    """The loss of a critic by some errors, which are to be of samples."""
+    """A critic loss computed from errors, which should be per sample."""
 
     def loss(self, training, obs, targets, hyperparams):
         return errors(self._values(training, obs), targets) ** 2

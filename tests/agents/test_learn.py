@@ -1,4 +1,4 @@
-"""Updates of one's own: the examples of the guide, in every kind of environment, losing nothing."""
+"""Custom updates: the examples of the guide, in every kind of environment."""
 
 import functools
 import re
@@ -26,7 +26,7 @@ CONFIG = AgentConfig(
 
 @functools.cache
 def examples():
-    """The classes of the page, without its trainings."""
+    """The classes of the page, without its runs."""
     names = {"__name__": "extending"}
     for block in re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE):
         exec(block.partition("\n\n\nagent = ")[0], names)
@@ -39,7 +39,7 @@ class Spoiling:
 
 
 class Spoilt(MatchSign):
-    """Some of its rewards may be no numbers."""
+    """Some of its rewards may be NaN."""
 
     @property
     def default_params(self):
@@ -52,7 +52,7 @@ class Spoilt(MatchSign):
 
 
 class SpoiltWalk(Walk):
-    """Its second reward is no number."""
+    """Its second reward is NaN."""
 
     def step(self, action):
         obs, reward, *rest = super().step(action)
@@ -74,7 +74,7 @@ def program_of_an_update(name):
 
 @functools.cache
 def updated(name, share):
-    """The runner and the report of an update, where a share of the rewards is spoilt."""
+    """The runner and the report of an update in which a share of the rewards is NaN."""
     hyperparams = HyperParameters(env_params={"share": share})
     return program_of_an_update(name)(make("PPO").start(KEY, hyperparams))
 

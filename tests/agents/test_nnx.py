@@ -45,7 +45,7 @@ ACTOR, CRITIC = to_linen(Net, 2, 2), to_linen(Value, 2)
 
 
 def make(**fields):
-    """A small agent with such networks, which normalises what they observe."""
+    """A small agent with such networks, which normalises observations."""
     networks = {"actor_network": ACTOR, "critic_network": CRITIC}
     return CASES["A2C"].make(MatchSign, False, normalise_observations=True, **networks, **fields)
 
@@ -81,7 +81,7 @@ def test_modules_without_the_bridge_are_refused_with_what_to_write(config, given
 
 
 class BatchNormalised(Net):
-    """Normalises by statistics, those that it keeps or those of its inputs."""
+    """Normalises by running statistics, or by the statistics of its inputs."""
 
     def __init__(self, n_inputs: int, n_outputs: int, keeps: bool, *, rngs: nnx.Rngs):
         super().__init__(n_inputs, n_outputs, rngs=rngs)

@@ -1,6 +1,6 @@
-"""Observations, rewards and values that agents normalise by running statistics.
+"""Normalisation of observations, rewards and values by running statistics.
 
-The shared suite normalises too: there such trainings are interrupted, vmapped, and shared by devices.
+The shared suite also interrupts, vmaps and shards runs with normalisation.
 """
 
 import functools
@@ -35,13 +35,13 @@ OF_AGENTS = {
     "discrete SAC": BOTH,
     "IQL": {"normalise_observations": True},
 }
-"""How agents normalise, by a switch or by networks that need none."""
+"""Ways to normalise: by a switch, or by networks that need none."""
 SIGNS = np.float32([[1000.1, 0.0], [999.9, 0.0]])
 """Observations of a positive and of a negative sign."""
 
 
 class Reporter(struct.PyTreeNode):
-    """A learner that does nothing but report the rewards that it is given."""
+    """A learner that only reports its rewards."""
 
     hyperparams: PyTree
 
@@ -50,7 +50,7 @@ class Reporter(struct.PyTreeNode):
 
 
 class FarOff(MatchSign):
-    """Shows the sign as a small part of a large number, beside noise, and rewards in thousands.
+    """Shows the sign as a small part of a large number, with noise; rewards are in thousands.
 
     Episodes do not end with a rollout of eight steps.
     """
@@ -92,7 +92,7 @@ def test_returns_of_long_ago_are_forgotten():
 
 
 def of_a_batch():
-    """A learner made of a batch of observations, which has statistics of one."""
+    """A learner created from a batch of observations, with the statistics of one."""
     obs, actions = np.zeros((5, 2)), np.zeros((5, 1))
     return TD3Learner.create(0, obs, actions, normalise_observations=True, features=(8,))
 

@@ -21,7 +21,7 @@ KEY = jax.random.key(0)
 
 
 class Shows(Environment):
-    """Shows one observation of a space for ever."""
+    """Returns one observation of a space forever."""
 
     max_steps = 3
 
@@ -40,7 +40,7 @@ class Shows(Environment):
 
 
 def inputs_of(kind, function, *args):
-    """The inputs of modules of a kind while a function is called."""
+    """Records the inputs of all modules of a type during a call."""
     given = []
 
     def note(call, args, kwargs, context):
@@ -156,7 +156,7 @@ def test_normalisation_leaves_categories_alone(agent):
 
 
 class Rooms(Environment):
-    """Rewards another action in each of 16 rooms, ten times an episode."""
+    """Rewards a different action in each of 16 rooms, ten times per episode."""
 
     action_space, max_steps = Discrete(4), 10
 

@@ -71,7 +71,7 @@ OfSigned = around(lambda info: {"td_errors": -info["td_errors"]})
 
 
 def counting(**files):
-    """An agent whose replay is prioritised, by errors with a sign."""
+    """An agent with prioritised replay, and errors with a sign."""
     sizes = {"rollout_length": 3, "gradient_steps": 2, "target_update_period": 4}
     fields = {"max_episode_steps": 3, "prioritised_replay": True, "evaluates": False}
     return small_dqn(Counter(), OfSigned, **sizes, **fields, **files)
@@ -79,7 +79,7 @@ def counting(**files):
 
 @pytest.fixture(scope="module", autouse=True)
 def kept():
-    """The agent of most tests, whose programs are kept meanwhile."""
+    """The agent of most tests; its programs stay in memory."""
     return counting()
 
 
@@ -124,7 +124,7 @@ def test_an_update_step_collects_and_learns_and_copies_the_network_as_configured
 
 
 def params_of(network):
-    """Its parameters, which stay when its runner is used up."""
+    """A copy of its parameters, which outlives the donated runner."""
     return jax.tree.map(np.array, network.params)
 
 
@@ -155,7 +155,7 @@ def test_acts_greedily_without_exploration_and_at_random_with_full_exploration()
 
 
 class Matrix(Target):
-    """Its actions are matrices, every component of which is from -2 to 1."""
+    """Its actions are matrices with components from -2 to 1."""
 
     def action_space(self, params):
         return Box(-2.0, 1.0, (2, 3))

@@ -1,4 +1,4 @@
-"""On-policy agents: rollouts, and all that is computed of them before the learning."""
+"""On-policy agents: rollouts, and the targets computed from them."""
 
 import functools
 import math
@@ -28,7 +28,7 @@ def make(agent=PPO, config=CONFIG, name="CartPole-v1"):
 
 @functools.cache
 def started(agent):
-    """A fresh runner, compiled without what its updates would need."""
+    """A fresh runner, without compiling its updates."""
     return jax.jit(agent.program.start)(KEY, HyperParameters())
 
 
@@ -39,7 +39,7 @@ def updated(agent):
 
 
 def with_targets(agent):
-    """A function that plays a rollout and makes targets of it."""
+    """A function that collects a rollout and computes its targets."""
     return lambda runner: agent._with_targets(*agent._collect(runner)[:2])
 
 
@@ -96,7 +96,7 @@ class FirstActionOfAnAttribute(PPO):
 
 
 class ByCategorical(PPO):
-    """Has a policy of one's own that inherits."""
+    """Has a custom policy by inheritance."""
 
     def _distribution(self, training, params, obs):
         return FirstOfCategorical(training.apply_fn(params, obs))
@@ -171,7 +171,7 @@ def test_updates_report_what_learning_gives(trained):
 
 
 class Averaged(PPO):
-    """Acts by the sign-changed parameters of its actor."""
+    """Acts with the negated parameters of its actor."""
 
     def _acting(self, runner):
         actor = super()._acting(runner)
@@ -204,7 +204,7 @@ def test_acts_in_gymnasium_as_trained_in_gymnax():
 
 
 class Penalised(PPO):
-    """Has a variable of its own among those of the actor."""
+    """Has its own variable among the actor's variables."""
 
     keeps = True
 

@@ -1,4 +1,4 @@
-"""On-policy agents that normalise what they observe and learn, and actors that have left the game."""
+"""On-policy agents that normalise observations and rewards, and actors that have left the game."""
 
 import functools
 from typing import Any, NamedTuple
@@ -37,7 +37,7 @@ class Nonsense:
 
 
 class Leaving(Probe):
-    """The second of two actors leaves after two of four steps, and then sees any number."""
+    """The second of two actors leaves after two of four steps; then its observations are arbitrary."""
 
     n_steps = 4
     mask = staticmethod(lambda playing: playing)
@@ -64,7 +64,7 @@ class Leaving(Probe):
 
 
 class Clipped(IPPO):
-    """Reports how far values are from those of the rollout."""
+    """Reports the difference between values and the values of the rollout."""
 
     def _critic_loss_input(self, runner, traj):
         return traj.obs, (traj.target, traj.value)
@@ -77,7 +77,7 @@ class Clipped(IPPO):
 
 @functools.cache
 def make():
-    """An agent that two devices may share, whose programs are kept."""
+    """An agent that two devices may share; its programs stay in memory."""
     sizes = {"batch_size": 16, "rollout_length": 6, "minibatch_size": 4, "n_groups": 2}
     config = AgentConfig(**sizes, **SWITCHES, **NETWORKS)
     return Clipped(Leaving(), None, config, False)
@@ -177,7 +177,7 @@ def test_old_values_are_those_that_the_critic_gave():
 
 
 def test_gradients_and_reports_are_those_of_the_samples_that_count():
-    """Also where minibatches come in parts, in which not as many count."""
+    """Also with minibatches in parts that have different numbers of valid samples."""
     agent = make()
     fits, samples = minibatch()
     trainings = [fit.training for fit in fits]

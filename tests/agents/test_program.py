@@ -1,4 +1,4 @@
-"""The pure functions that a training consists of, and the agent in front of them."""
+"""The pure functions of training, and the agent on top of them."""
 
 import jax
 import jax.numpy as jnp

@@ -23,7 +23,7 @@ MEMORY = {"memory": "gru", "memory_size": 8}
 
 
 class Told(Recall):
-    """Shows a sign at first, and adds it to the reward two steps later, whatever is done."""
+    """Shows a sign first, and adds it to the reward two steps later, whatever the action."""
 
     def reward(self, state, action):
         told = jnp.where(state.time == self.n_steps - 1, state.sign, 0.0)
@@ -31,13 +31,13 @@ class Told(Recall):
 
 
 def make(env=Recall, agent=PPO, **fields):
-    """An agent that makes one gradient step an update."""
+    """An agent with one gradient step per update."""
     fields = {"n_steps": 2, "actor_epochs": 1, "critic_epochs": 1, **SIZES, **fields}
     return agent(env(), None, agent._config_type(**fields), False)
 
 
 def remembering(**fields):
-    """The agent that learns to remember, and which two devices may share."""
+    """The agent that learns to remember; two devices may share it."""
     fields |= {"normalise_observations": True, "normalise_rewards": True}
     return make(Told, n_groups=2, replicated_updates=True, **MEMORY, **fields)
 
@@ -49,7 +49,7 @@ def hyperparams(learning_rate=1e-2):
 
 @pytest.fixture(scope="module")
 def learnt():
-    """An agent that has learned to remember, and what training told."""
+    """An agent that has learned to remember, and its metrics."""
     agent = remembering()
     _, metrics = agent.train(KEY, hyperparams(), n_steps=300, progress=False)
     return agent, metrics

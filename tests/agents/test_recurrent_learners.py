@@ -77,7 +77,7 @@ def recalled(n_episodes=64, expert=False):
 
 
 class Recorder(PQNLearner):
-    """Reports the means and squares of what it is fitted to, and of its values."""
+    """Reports the means and squares of its targets and values."""
 
     def _loss(self, params, batch, targets):
         losses, info = super()._loss(params, batch, targets)
@@ -117,7 +117,7 @@ def made(request):
 
 @pytest.fixture(scope="module")
 def learnt(made):
-    """An agent that has learnt to remember."""
+    """An agent that has learned to remember."""
     agent = made()
     agent.train(KEY, HYPERPARAMS[made], progress=False)
     return agent
@@ -161,7 +161,7 @@ def test_says_how_to_act_where_the_memory_is_missing(learnt):
 
 
 def learned_returns(agent, **hyperparams):
-    """The greedy returns after a training."""
+    """The greedy returns after a run."""
     agent.train(KEY, agent._hyperparams_type(**hyperparams), progress=False)
     return agent.eval(KEY, n_evals=32)["returns"].mean()
 
@@ -295,7 +295,7 @@ def learner():
 
 @pytest.mark.parametrize("n_steps", [1, 3])
 def test_values_and_double_targets_are_those_of_single_steps(learner, n_steps):
-    """Within a sequence the memory goes on, starts anew with an episode, and reaches true successors."""
+    """Within a sequence, memory continues, restarts with episodes, and covers true next states."""
     ends = np.isin(np.arange(LENGTH), [1] if n_steps == 3 else [1, 3])
     rows, given = sequences(np.random.default_rng(0), 4, ends, n_steps)
     step = jax.jit(NETWORK.apply)
@@ -355,7 +355,7 @@ def filled():
 
 @pytest.mark.slow  # two updates of sequences are compiled; nothing else tells their priorities
 def test_priorities_are_of_the_largest_and_the_mean_error_of_a_sequence(filled):
-    """A gradient step draws by them, weighs each step of a sequence alike, and sets them anew."""
+    """A gradient step samples by priority, weighs steps of a sequence equally, and sets priorities."""
     agent, runner = filled
     agent, learner = agent.behaviour, runner.learner
     starts = np.arange(runner.buffer.size - 3 * 4)  # the last three rows start no sequence

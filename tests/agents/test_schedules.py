@@ -1,4 +1,4 @@
-"""Schedules of hyperparameters in trainings."""
+"""Schedules of hyperparameters."""
 
 import jax
 import numpy as np
@@ -17,12 +17,12 @@ N = 5
 
 
 def make(name="DQN", **fields):
-    """A small agent; those of a name are equal, and share programs. Only DQN is evaluated."""
+    """A small agent. Agents of the same name are equal and share programs. Only DQN is evaluated."""
     return CASES[name].make(MatchSign, name == "DQN", **fields)
 
 
 def scheduled(rate):
-    """Learning rates up to a number and back to zero, beside another schedule."""
+    """Learning rates that rise to a number and fall to zero, and another schedule."""
     return dqn.HyperParameters(
         epsilon=LinearSchedule(1.0, 0.0, N),
         epsilon_steps=0.0,
@@ -38,7 +38,7 @@ def reached(agent, hyperparams, n_updates=N):
 
 
 def stepwise(agent, hyperparams):
-    """A training whose hyperparameters are replaced by hand before each update."""
+    """A run whose hyperparameters are replaced by hand before each update."""
     runner = agent.start(KEY, hyperparams.at(0))
     for step in range(N):
         runner = agent.advance(agent.restart(runner, hyperparams.at(step)), 1)

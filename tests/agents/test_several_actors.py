@@ -1,4 +1,4 @@
-"""Several actors: the parameters that they share, and a critic that sees more than they do."""
+"""Several actors: shared parameters, and a critic that sees more than they do."""
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +59,7 @@ def test_the_number_of_parameters(sharing, env):
 
 
 def outputs_of(agent, *observations):
-    """The outputs of both networks as they begin, and the greedy actions, at several observations."""
+    """The initial outputs of both networks, and the greedy actions, for several observations."""
 
     @jax.jit
     def outputs(observations):
@@ -109,7 +109,7 @@ def test_refuses_what_means_nothing():
 
 
 class Hidden(Probe):
-    """Has a sign that the actors do not see."""
+    """Has a sign that the actors do not observe."""
 
     def __init__(self, state="method"):
         super().__init__(2)

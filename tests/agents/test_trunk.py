@@ -1,4 +1,4 @@
-"""A trunk that actor and critic share."""
+"""A trunk shared by actor and critic."""
 
 import functools
 
@@ -89,13 +89,13 @@ def inputs_of(agent, runner, traj):
 
 @functools.cache
 def remembering():
-    """An agent that learns to remember, in two gradient steps an epoch."""
+    """An agent that learns to remember, with two gradient steps per epoch."""
     sizes = {"n_steps": 40, "rollout_length": 6, "batch_size": 16, "minibatch_size": 8}
     return make(**sizes, normalise_observations=True, normalise_values=True)
 
 
 def test_both_networks_stop_by_the_divergence_of_the_actor():
-    """Epochs after the first are left out, each of which is a step for either half of a rollout."""
+    """Epochs after the first are skipped; each has one step per half of the rollout."""
     for threshold, n_steps in ((np.inf, 8), (0.0, 2)):
         runner = remembering().start(KEY, hyperparams(kl_threshold=threshold))
         runner = remembering().advance(runner, 1)

@@ -1,4 +1,4 @@
-"""The benchmarks start, without other libraries, and write their reports where they are told to."""
+"""The benchmarks run without other libraries, and write their reports to the given paths."""
 
 import contextlib
 import importlib
@@ -107,13 +107,13 @@ NEEDS = {
     "craftax_classic.py": ("craftax",),
     "kernels.py": ("jax_plugins.xla_cuda13",),
 }
-"""Packages that scripts need and the tests do without."""
+"""Packages that only these scripts need."""
 IN_PROCESSES = {"ablation.py", "learners.py", "scaling.py"}
-"""Scripts whose workers are processes, as they are for users. The others' take the same way there."""
+"""Scripts whose workers run as processes, as for users. The others start theirs the same way."""
 
 
 def take_turns_here(commands, n_turns, timeout, **variables):
-    """Runs workers in this process, one after the other, and gives what they measured."""
+    """Runs workers in this process, one after the other, and returns their results."""
     results = {}
     for library, command in commands.items():
         _, worker, *options = map(str, command)

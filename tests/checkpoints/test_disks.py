@@ -22,7 +22,7 @@ from jaxagents.checkpoints.records import saved_steps
 
 
 class Disk(NamedTuple):
-    """A disk that may take no more for a while."""
+    """A disk that can be full for a while."""
 
     folder: Path
     reason: str
@@ -63,7 +63,7 @@ def read_only(path):
 
 @contextlib.contextmanager
 def limited(path, n_bytes=100):
-    """A limit to the size of files, which takes the place of a full disk anywhere."""
+    """A limit on file sizes, which simulates a full disk on any machine."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def set_limit(size):
@@ -83,7 +83,7 @@ def disk(request, tmp_path):
 
 
 def train(disk, begins_at=None, ends_at=None):
-    """Trains while the disk takes no more from one step to another; returns agent and runner."""
+    """Trains while the disk is full between two steps; returns the agent and the runner."""
 
     class Events:
         def log(self, step, metrics):

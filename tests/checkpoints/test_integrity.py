@@ -32,7 +32,7 @@ def notes_of(folder, step=6):
 
 
 def change_notes(folder, step, **changes):
-    """Changes the notes of a checkpoint, and seals them again."""
+    """Changes the metadata of a checkpoint and updates its digest."""
     path = notes_of(folder, step)
     changed = {**json.loads(path.read_text()), **changes}
     mean_return = changed["mean_return"]
@@ -96,7 +96,7 @@ def damage(folder, step=6):
 
 
 def exchange(folder):
-    """Has the arrays of a checkpoint differ from their digests."""
+    """Makes the arrays of a checkpoint differ from their digests."""
     tree = json.loads(notes_of(folder).read_text())["tree"]
     change_notes(folder, 6, tree=[{**leaf, "crc32": leaf["crc32"] ^ 1} for leaf in tree])
 
@@ -207,7 +207,7 @@ def test_verifies_each_checkpoint_and_restores_the_best_of_the_others(folder):
 
 @pytest.fixture
 def at_first_look(monkeypatch):
-    """Does something when the notes of a checkpoint are first read, as another process might."""
+    """Calls a function when the metadata of a checkpoint is first read, as if by another process."""
 
     def prepare(step, act):
         read, acts = notes.read, iter([act])
@@ -259,7 +259,7 @@ def test_a_relative_folder_stays_the_same_when_a_script_changes_its_own(tmp_path
 
 
 class AtStep4:
-    """A logger that does something at step 4."""
+    """A logger that calls a function at step 4."""
 
     def __init__(self, act):
         self.act = act

@@ -1,4 +1,4 @@
-"""Checkpoints: which are kept, restored, and refused, and how runs go on from them."""
+"""Checkpoints: which are kept, restored and rejected, and how runs continue from them."""
 
 import functools
 import json
@@ -202,7 +202,7 @@ class Scaled(nn.Module):
 
 
 class Attracted(Environment):
-    """Has an attribute that its steps depend on."""
+    """An environment whose steps depend on an attribute."""
 
     action_space = Discrete(2)
 

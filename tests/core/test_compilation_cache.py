@@ -1,4 +1,4 @@
-"""Programs that are kept on disk."""
+"""Programs cached on disk."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ OPTIONS = (
 
 @pytest.fixture(autouse=True)
 def _without_cache():
-    """No cache that was set up before, until the test is over."""
+    """Disables a cache that was set up before, until the test ends."""
     before = {option: getattr(jax.config, option) for option in OPTIONS}
     jax.config.update("jax_compilation_cache_dir", None)
     compilation_cache.reset_cache()

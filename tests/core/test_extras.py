@@ -1,4 +1,4 @@
-"""The command that installs an extra suits the copy of jaxagents at hand."""
+"""The command that installs an extra matches the installed copy of jaxagents."""
 
 from importlib import metadata
 

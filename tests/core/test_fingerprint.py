@@ -1,4 +1,4 @@
-"""Fingerprints: equal for equal values, and only for these."""
+"""Fingerprints: equal for equal values, and only for them."""
 
 import dataclasses
 import functools

@@ -16,7 +16,7 @@ def test_nothing_is_imported_before_it_is_used():
 
 
 SLOW = "matplotlib", "seaborn", "pandas", "scipy", "IPython", "ipywidgets", "tqdm.notebook"
-"""Modules that take long to import, and that no training needs."""
+"""Modules that are slow to import, and that training does not need."""
 
 
 def test_the_command_line_imports_little_before_a_command():

@@ -1,4 +1,4 @@
-"""Random keys, from whatever stands for one."""
+"""Random keys, from keys and integers."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Runners, learners and statistics are shown briefly."""
+"""Runners, learners and statistics have a short `repr`."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Replay buffers on the device, against lists; and of groups, against a buffer of each."""
+"""Replay buffers on the device against lists, and grouped buffers against one buffer per group."""
 
 import functools
 import itertools
@@ -425,7 +425,7 @@ def joined(batches):
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def drawn_of(buffer, key, batch_size, n_sequences):
-    """Everything that is drawn from a buffer: numbers of rows, and the rows."""
+    """All samples from a buffer: the row numbers and the rows."""
     indices = buffer.sample_indices(key, batch_size)
     sequences = buffer.sample_sequences(key, n_sequences, 2)
     rows = (buffer.take(indices), buffer.take(sequences), buffer.sample(key, batch_size))

@@ -1,4 +1,4 @@
-"""Datasets of Minari, written to a folder of the test's own."""
+"""Minari datasets, written to a temporary folder."""
 
 import re
 import sys
@@ -71,7 +71,7 @@ def drawn(space, n, rng):
 
 
 def transitions(kind):
-    """Episodes of the lengths above, of which the last is truncated."""
+    """Episodes of the lengths above; the last one is truncated."""
     observation_space, action_space = SPACES[kind]
     rng = np.random.default_rng(0)
     observed = [drawn(observation_space, n + 1, rng) for n in LENGTHS]
@@ -255,7 +255,7 @@ def test_chosen_episodes_are_read():
 
 
 class Source(list):
-    """Episodes that claim to have a number of steps."""
+    """Episodes that claim a given number of steps."""
 
     id = "fake-v0"
 

@@ -1,4 +1,4 @@
-"""The units of actions: who knows them, and the map from one box to another."""
+"""The units of actions: where they are stored, and the map between two action ranges."""
 
 import pickle
 

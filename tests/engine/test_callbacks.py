@@ -1,4 +1,4 @@
-"""Callbacks: the progress that they see, and how they end runs."""
+"""Callbacks: the progress that they get, and how they stop runs."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +18,7 @@ from jaxagents.checkpoints.records import saved_steps
 
 
 class Witness(Callback):
-    """Keeps what it sees, and ends the run at a step."""
+    """Records its inputs, and stops the run at a step."""
 
     def __init__(self, at_point=None, at_chunk=None):
         self.at_point, self.at_chunk = at_point, at_chunk

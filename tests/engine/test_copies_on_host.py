@@ -1,4 +1,4 @@
-"""The environments that agents play in on the host: each in its own, as a user set them up."""
+"""Agents on the host play in their own copies of an environment, with the user's settings."""
 
 import pickle
 import threading
@@ -286,7 +286,7 @@ WRAPS = {
     "name", ["CartPole-v1", "Pendulum-v1", "Acrobot-v1", "HalfCheetah-v5", "FrozenLake-v1"]
 )
 def test_copies_of_known_environments_are_equal(name, wrap, steps):
-    """Also in the midst of an episode, which a warning would make an error of here."""
+    """Also in the middle of an episode, where a warning would be an error here."""
     if name == "HalfCheetah-v5":
         pytest.importorskip("mujoco")
     env = wrap(gymnasium.make(name))

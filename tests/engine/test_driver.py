@@ -1,4 +1,4 @@
-"""Driving a run: interruption, progress, logs, seeds, members, threads, and what an agent remembers."""
+"""Driving a run: interruption, progress, logs, seeds, members, threads, and the agent's attributes."""
 
 import multiprocessing
 import os

@@ -25,7 +25,7 @@ def test_points_lie_at_multiples_of_the_frequency():
 
 
 class Counter:
-    """A program whose runner is a number of updates."""
+    """A program whose runner is the number of updates."""
 
     def advance(self, runner, n_updates):
         return runner + int(n_updates), {}
@@ -39,7 +39,7 @@ class Requested(Interruption):
 
 
 class Witness:
-    """Keeps what it is told, and interrupts at a step."""
+    """Records its inputs, and interrupts at a step."""
 
     def __init__(self, interruption, at=None):
         self.interruption, self.at, self.seen = interruption, at, []

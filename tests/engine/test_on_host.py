@@ -1,4 +1,4 @@
-"""Agents in environments that are stepped on the host: of Gymnasium, vectors of them, and PettingZoo."""
+"""Agents in environments on the host: Gymnasium, vector environments and PettingZoo."""
 
 from typing import Any, NamedTuple
 
@@ -70,7 +70,7 @@ class Case(NamedTuple):
 
 
 class Noting(A2C):
-    """Reports what its rollouts hold of infos; its metrics are computed by NumPy."""
+    """Reports the infos in its rollouts; NumPy computes its metrics."""
 
     def _actor_loss_input(self, runner, traj):
         is_action = (traj.info["action"] == traj.action).astype(jnp.float32)
@@ -448,7 +448,7 @@ def test_masks_of_any_type_and_limits_that_terminate():
 
 
 class Spoilt(Steered):
-    """Gives a reward that is not a number in the third step of each episode."""
+    """Returns a NaN reward in the third step of each episode."""
 
     def step(self, action):
         observation, reward, *rest = super().step(action)

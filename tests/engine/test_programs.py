@@ -1,4 +1,4 @@
-"""Runs that several devices share. That every agent can is in the suite."""
+"""Runs on several devices; the suite tests that every agent can."""
 
 import functools
 import re

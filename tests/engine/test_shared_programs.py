@@ -1,4 +1,4 @@
-"""Programs are shared by agents whose parts cannot change, and follow parts that do."""
+"""Agents with immutable parts share programs; programs follow parts that change."""
 
 import collections
 import types
@@ -23,7 +23,7 @@ factor = 1.0
 
 
 class Paying(Environment):
-    """Pays a reward in each of five steps."""
+    """Returns a reward in each of five steps."""
 
     action_space, max_steps = Discrete(2), 5
 
@@ -149,7 +149,7 @@ def hook_of_an_agent():
 
 
 class Preferring(nn.Module):
-    """Values of two actions, the second of which is the better one by a variable of this module."""
+    """Values of two actions; the second is better by a variable of this module."""
 
     @nn.compact
     def __call__(self, obs, train=False):
@@ -195,7 +195,7 @@ def test_a_new_agent_sees_what_has_changed(change, expected):
 
 
 class Equal(Paying):
-    """Has an `==` of its own, which passes over what it pays."""
+    """Has its own `==`, which ignores its reward."""
 
     def __eq__(self, other):
         return isinstance(other, Equal)

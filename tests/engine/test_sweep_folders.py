@@ -1,4 +1,4 @@
-"""Sweeps with a folder: what is kept, gone on from and refused."""
+"""Sweeps with a folder: what they save, resume and reject."""
 
 import contextlib
 import json

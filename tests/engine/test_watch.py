@@ -1,4 +1,4 @@
-"""Numbers that are not finite: noticed, never the best, skipped if asked, and shown by replays."""
+"""Non-finite numbers: detected, never the best checkpoint, skipped on request, and found by replay."""
 
 import re
 import warnings
@@ -35,7 +35,7 @@ class FusedState(ProbeState):
 
 
 class Fused(Endless):
-    """Spoils its reward or its observation in one step: after so many as the state says."""
+    """Returns a NaN reward or observation in one step, after the number of steps in the state."""
 
     def __init__(self, *args, fuse=-1, of=REWARDS):
         super().__init__(*args)
@@ -56,14 +56,14 @@ class Fused(Endless):
 
 
 def fused(**fields):
-    """A DQN agent of an environment with a fuse."""
+    """A DQN agent in an environment with a fuse."""
     sizes = {"n_steps": 60, "eval_frequency": 60, "max_episode_steps": 10_000, "features": ()}
     config = DQN.config(**sizes, **fields)
     return DQN.agent(Fused(), None, config, eval_during_training=False)
 
 
 def lit(agent, n_steps, fuses, in_observation):
-    """A fresh runner, some of whose environments spoil what they give after so many steps."""
+    """A fresh runner; some of its environments return NaN after a number of steps."""
     runner = agent.start(KEY, DQN.hyperparams())
     fuse = jnp.where(np.asarray(fuses), n_steps, -1).astype(jnp.int32)
     state = runner.envstate.envstate.replace(fuse=fuse, in_observation=np.asarray(in_observation))
@@ -81,7 +81,7 @@ def test_devices_stop_together_and_name_what_environments_gave():
 
 
 def blinding(**fields):
-    """An agent whose environments observe nothing in update 2, and in each evaluation."""
+    """An agent whose environments return NaN observations in update 2 and in evaluations."""
     config = CASE.config(max_episode_steps=16, keep_checkpoints=None, **fields)
     return CASE.agent(Fused(fuse=12, of=OBSERVATIONS), None, config)
 

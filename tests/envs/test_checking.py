@@ -1,4 +1,4 @@
-"""The check of an environment: a fault of every kind is found, and nothing else is."""
+"""`check_env` finds every kind of fault, and nothing else."""
 
 import functools
 import random
@@ -20,7 +20,7 @@ N_STEPS = 40
 
 
 class Walk(Environment):
-    """A random walk, for faults to be put into."""
+    """A random walk to add faults to."""
 
     action_space = Discrete(2)
     observation_space = Box(-100.0, 100.0, (1,))
@@ -139,7 +139,7 @@ def test_refuses_a_reset_without_a_state_and_no_space_to_draw_actions_from():
 
 
 class Counts(Walk):
-    """Keeps a state in itself."""
+    """Stores its state as an attribute."""
 
     count = 0
 

@@ -1,4 +1,4 @@
-"""Objects and names that become environments, and environments of one's own."""
+"""Objects and names that become environments, and custom environments."""
 
 import dataclasses
 import re
@@ -28,7 +28,7 @@ CONFIG = AgentConfig(n_steps=2, batch_size=4, minibatch_size=2, rollout_length=4
 
 @dataclasses.dataclass(frozen=True)
 class Line(Environment):
-    """A walk from 0, which ends at a goal, and is cut where a wind blows."""
+    """A walk from 0 that terminates at a goal, and is truncated by wind."""
 
     goal: float = 3.0
     wind: float = np.inf
@@ -46,7 +46,7 @@ class Line(Environment):
 
 
 class Meeting(Environment):
-    """Two actors on a line that are paid to meet."""
+    """Two actors on a line that are rewarded for meeting."""
 
     n_actors = 2
     action_space = Discrete(2)

@@ -177,7 +177,7 @@ split_each = jax.jit(jax.vmap(jax.random.split))
 
 @functools.cache
 def step_many(backend):
-    """Steps of all environments, compiled as on a backend."""
+    """Steps of all environments, compiled as for a given backend."""
     return jax.jit(lambda *args: EPISODES.step_all(*args))
 
 

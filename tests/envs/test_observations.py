@@ -19,7 +19,7 @@ FAST = np.float32([0.5, -0.5])
 
 
 class Seen(NamedTuple):
-    """An observation with names, in another order than that of the alphabet."""
+    """A dict observation whose keys are not in alphabetical order."""
 
     room: object
     gear: object

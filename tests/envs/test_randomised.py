@@ -1,4 +1,4 @@
-"""Environments whose parameters are drawn for each episode."""
+"""Environments with random parameters for each episode."""
 
 import gymnax
 import jax

@@ -1,4 +1,4 @@
-"""Environments around others."""
+"""Wrappers of environments."""
 
 import gymnasium
 import gymnax
@@ -18,7 +18,7 @@ KEY = jax.random.key(0)
 
 
 class Counting(Environment):
-    """Shows the time and its tenfold, and pays the action times the time; ends after three steps."""
+    """Observes the time and ten times the time; the reward is action times time; three steps."""
 
     action_space = Discrete(3)
     observation_space = Box(0.0, 100.0, (2,))
@@ -44,7 +44,7 @@ class Counting(Environment):
 
 
 class Pictures(Counting):
-    """Shows a picture, a kind and a number."""
+    """Observes an image, a category and a number."""
 
     observation_space = None
 
@@ -56,7 +56,7 @@ class Pictures(Counting):
 
 
 class Lift(Counting):
-    """Shows a floor beside the time."""
+    """Observes a floor and the time."""
 
     observation_space = gymnasium.spaces.Dict(
         {"floor": gymnasium.spaces.Discrete(9), "time": gymnasium.spaces.Box(0, 100, (2,))}
@@ -164,7 +164,7 @@ def test_agents_learn_in_wrapped_environments():
 
 
 class MaskInside(Counting):
-    """Says in its observations that one action is allowed, another one at each time."""
+    """Has a mask in its observations that allows one action, a different one at each time."""
 
     def _obs(self, time):
         return {"clock": super()._obs(time), "action_mask": jnp.arange(3) == time}

@@ -12,7 +12,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def pytest_itemcollected(item):
-    """Leaves the tests of this folder to `make test-all`."""
+    """Marks the tests of this folder as slow, for `make test-all`."""
     item.add_marker("slow")
 
 
@@ -24,7 +24,7 @@ def examples():
 
 @pytest.fixture
 def load(monkeypatch):
-    """Imports a script of the folder, as running it there does."""
+    """Imports a script of the folder, as if it ran there."""
     mpl.use("agg")
     monkeypatch.syspath_prepend(EXAMPLES)
     return importlib.import_module
@@ -32,7 +32,7 @@ def load(monkeypatch):
 
 @pytest.fixture
 def check_files():
-    """Checks that files are there, and not empty."""
+    """Checks that files exist and are not empty."""
 
     def check(folder, *names):
         for name in names:
@@ -43,7 +43,7 @@ def check_files():
 
 @pytest.fixture
 def refuses(capsys):
-    """Checks that a script refuses to write where its results are already."""
+    """Checks that a script refuses to overwrite its results."""
 
     def check(script, argv):
         with pytest.raises(SystemExit):
@@ -55,7 +55,7 @@ def refuses(capsys):
 
 @pytest.fixture
 def in_a_folder(monkeypatch, tmp_path):
-    """A folder of its own, on the devices that there are, with pictures that no window shows."""
+    """A temporary folder, the available devices, and plots without a window."""
     keep_devices(monkeypatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
@@ -66,11 +66,11 @@ def in_a_folder(monkeypatch, tmp_path):
 
 @pytest.fixture
 def short_trainings(monkeypatch, in_a_folder):
-    """Trainings cut short, in a folder of their own."""
+    """Short runs in a temporary folder."""
     cut_trainings_short(monkeypatch)
 
 
 @pytest.fixture
 def traced_trainings(monkeypatch, short_trainings):
-    """Trainings of which nothing is compiled, in a folder of their own."""
+    """Runs that compile nothing, in a temporary folder."""
     trace_trainings(monkeypatch)

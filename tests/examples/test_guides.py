@@ -17,7 +17,7 @@ PAGES = [
     DOCS / "reliability.md",
 ]
 AS_WRITTEN = {"checkpoints"}
-"""Pages whose trainings are short, and whose code goes back to a number of update."""
+"""Pages with short runs, whose code refers to update numbers."""
 TRACED = {"action_masks", "environments", "extending", "memory", "normalisation", "subclassing"}
 TRACED |= {
     "a2c",
@@ -40,7 +40,7 @@ BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n+)?^```python\n(.*?)^```$", re.DO
 
 @pytest.fixture(scope="module")
 def names_of_pages():
-    """The variables of pages, held so that their agents' programs serve the agents of later pages."""
+    """Variables of pages, kept so that later pages reuse the programs of their agents."""
     return []
 
 

@@ -1,9 +1,9 @@
-"""Harms the files of a training at random, and sees what restoring makes of it.
+"""Damages the files of a run at random, and checks what restoring does.
 
     python tests/faults/corruption.py --number 1000
 
-Restores the last checkpoint, the best or that of a step, goes on from the last, and compares with what
-`verify` says.
+Restores the last, the best or a given checkpoint, resumes from the last one, and compares the outcome
+with the report of `verify`.
 """
 
 import argparse
@@ -83,7 +83,7 @@ def newest(folder):
 
 
 def files(folder, rng):
-    """Files, in a random order; half of the time those of the newest checkpoint come first."""
+    """Files in random order; half of the time, files of the newest checkpoint come first."""
     found = sorted(path for path in folder.rglob("*") if path.is_file())
     found = rng.sample(found, len(found))
     aim = str(newest(folder))
@@ -92,7 +92,7 @@ def files(folder, rng):
 
 
 def rewriting(change):
-    """A harm that rewrites a file that is not empty."""
+    """A kind of damage that rewrites a file that is not empty."""
 
     def rewrite(folder, rng):
         path = next(path for path in files(folder, rng) if path.stat().st_size)
@@ -139,7 +139,7 @@ def rename(folder, rng):
 
 
 def forget(folder, rng):
-    """Empties the notes of the newest checkpoint, which is sure to be noticed as it is restored."""
+    """Empties the metadata of the newest checkpoint, which restoring always detects."""
     path = newest(folder) / "meta" / "metadata"
     path.write_bytes(b"")
     return path
@@ -159,9 +159,9 @@ class Expected(NamedTuple):
     """The contents of the whole folder.
 
     Attributes:
-        contents: What is restored, by step.
-        best_first: The steps, those with the highest mean return first.
-        end: What the training becomes that goes on from the last.
+        contents: The restored contents, by step.
+        best_first: The steps, in order of decreasing mean return.
+        end: The contents after resuming from the last checkpoint.
     """
 
     contents: dict[int, Any]
@@ -184,7 +184,7 @@ class Expected(NamedTuple):
 
 
 def outcome(subject, folder, expected, mode):
-    """The outcome of restoring a checkpoint of a harmed folder, and of going on from the last."""
+    """The outcome of restoring a checkpoint of a damaged folder, and of resuming from the last one."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -210,17 +210,17 @@ def outcome(subject, folder, expected, mode):
 
 
 def names(message, folder):
-    """Whether a message says which folder or which steps it is about."""
+    """Whether a message names the folder or the steps."""
     return str(folder) in str(message) or "There is no checkpoint of" in str(message)
 
 
 def attack(subject, number, seed=0, harms=HARMS):
-    """Harms copies of a folder, in each of the ways in turn.
+    """Damages copies of a folder, with each kind of damage in turn.
 
-    Files have random names, so the same seed does not always harm the same ones.
+    Files have random names, so the same seed does not always damage the same ones.
 
     Returns:
-        How often each outcome was seen, and the harms whose outcome is not allowed.
+        The number of each outcome, and the damage whose outcome is not allowed.
     """
     rng = random.Random(seed)
     counts, faults = collections.Counter(), []

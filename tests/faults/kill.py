@@ -1,11 +1,10 @@
-"""Kills trainings and sweeps at random moments, and compares the end with one that was left alone.
+"""Kills runs and sweeps at random moments, and compares the end with an undisturbed run.
 
     python tests/faults/kill.py --number 200
 
-Every life is a process forked before JAX starts, so that imports are paid for once. It looks at the
-checkpoints that the last one left, goes on, and is killed: in turns as it touches a file of the
-training's folder, and after a time. Prints, for each kind of training, how far it came; a difference is
-an error.
+Every life is a process forked before JAX starts, so that imports happen once. It checks the checkpoints
+of the last life, resumes, and is killed: alternately when it touches a file of the run's folder, and
+after a random time. The script prints how far each kind of run came; a difference is an error.
 """
 
 import argparse
@@ -38,9 +37,9 @@ from jaxagents.checkpoints.records import SWEEP, saved_steps
 CASES = {case.name: case for case in AGENTS}
 FOR_EVER = 10**5
 TOUCHES = 200
-"""A life that is killed as it touches a file is killed at one of so many touches."""
+"""Maximum number of file accesses before a life is killed at a file access."""
 SECONDS = 0.6
-"""A life that is killed after a time is killed within so long of its first touch of a file."""
+"""Maximum seconds between the first file access and the kill, in a life killed after a time."""
 CHANGES = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "shutil.rmtree"}
 
 
@@ -80,7 +79,7 @@ def die(*_):
 
 
 def is_change(event, arguments):
-    """Whether an event of Python's audit changes a file or a folder, or opens a file to write."""
+    """Whether a Python audit event changes a file or a folder, or opens a file for writing."""
     if event != "open":
         return event in CHANGES
     flags = arguments[2]
@@ -88,13 +87,13 @@ def is_change(event, arguments):
 
 
 def place(event, arguments):
-    """The path that an event of Python's audit changes, as far as it tells."""
+    """The path that a Python audit event changes, if it is known."""
     path, is_below = str(arguments[0]), event in {"os.remove", "os.rmdir"} and arguments[1] >= 0
     return os.path.join(os.readlink(f"/proc/self/fd/{arguments[1]}"), path) if is_below else path
 
 
 def on_touch(folder, act):
-    """From now on, acts whenever this process is about to change a file in a folder."""
+    """From now on, calls a function whenever this process is about to change a file in a folder."""
 
     def hook(event, arguments):
         if is_change(event, arguments) and place(event, arguments).startswith(str(folder)):
@@ -104,7 +103,7 @@ def on_touch(folder, act):
 
 
 def live(subject, folder, number, rng):
-    """Looks at what the last life left, and trains until this process is killed."""
+    """Checks what the last life left, and trains until this process is killed."""
     assert_whole(subject, folder)
     if number % 2 == 0:  # also the first, which compiles for those to come
         touches = itertools.count(1)
@@ -117,7 +116,7 @@ def live(subject, folder, number, rng):
 
 
 def end(subject, folder):
-    """Trains a little further, and compares with the same training, which nobody disturbs."""
+    """Trains a little further, and compares with an undisturbed run."""
     assert_whole(subject, folder)
     n_steps = saved_steps(subject.records(folder))[-1] + 30
     with tempfile.TemporaryDirectory() as directory:
@@ -149,7 +148,7 @@ def in_a_process(act, *arguments):
 
 
 def attack(subject, folder, number, seed=0):
-    """Lets a training live so many times, and then end.
+    """Gives a run a number of lives, and then lets it finish.
 
     Returns:
         The step of the newest checkpoint at the end of each life.

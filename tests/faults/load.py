@@ -1,9 +1,9 @@
-"""Goes round training, resuming, sweeping and evaluating, and says whether the process grows.
+"""Trains, resumes, sweeps and evaluates in a loop, and checks whether the process grows.
 
     python tests/faults/load.py --minutes 60
 
-Every other round is of configurations and environments that were never seen before. Prints the memory
-and the other things that the process holds, and at the end how each of them grew in the second half.
+Every other round has new configurations and environments. The script prints the memory and the objects
+that the process holds, and at the end how much each of them grew in the second half.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from registry import AGENTS
 KEY = jax.random.key(0)
 CASES = [case for case in AGENTS if case.name in ("PPO", "DQN", "SAC", "BC")]
 LARGEST = 0.02
-"""The most by which something flat may grow in the second half of the rounds, as a share of itself."""
+"""The largest relative growth allowed in the second half of the rounds."""
 
 
 def go_round(number):
@@ -50,7 +50,7 @@ def go_round(number):
 
 
 def held():
-    """Numbers of things that the process holds, by name."""
+    """Counts of the objects that the process holds, by name."""
     gc.collect()
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return {
@@ -66,7 +66,7 @@ def held():
 
 
 def growth(values):
-    """By what share of itself something grows from the third quarter of its values to the last."""
+    """The relative growth from the third quarter of the values to the last."""
     third, last = np.array_split(values[len(values) // 2 :], 2)
     return (np.mean(last) - np.mean(third)) / max(np.mean(third), 1.0)
 

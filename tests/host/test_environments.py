@@ -1,4 +1,4 @@
-"""Environments in loops of one's own."""
+"""Environments in custom loops."""
 
 import pickle
 
@@ -15,7 +15,7 @@ from jaxagents.host import example_transition, rescale_actions
 
 
 class Strict(gymnasium.Env):
-    """Asserts that actions are in the box, and says which it was given."""
+    """Asserts that actions are within bounds, and returns them."""
 
     observation_space = spaces.Box(-1, 1, (1,), np.float32)
 

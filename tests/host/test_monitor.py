@@ -9,7 +9,7 @@ from jaxagents.host import EpisodeMonitor
 
 
 class Clock(gymnasium.Env):
-    """Ends by itself after three steps, each of which pays the action."""
+    """Terminates after three steps; the reward is the action."""
 
     observation_space = gymnasium.spaces.Discrete(100)
     action_space = gymnasium.spaces.Box(-2.0, 2.0, (1,), np.float32)

@@ -1,4 +1,4 @@
-"""Boxes of actions that are no vectors, for agents on the host and in loops of one's own."""
+"""Continuous actions that are not vectors, for agents on the host and in custom loops."""
 
 import gymnasium
 import jax

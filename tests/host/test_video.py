@@ -13,7 +13,7 @@ from jaxagents.host import evaluate, record_video
 
 
 class Counter(gymnasium.Env):
-    """Five steps, whose pictures are plain and brighter by 20 each, from 40."""
+    """Five steps with plain frames, whose brightness rises by 20 from 40."""
 
     observation_space = gymnasium.spaces.Discrete(6)
     action_space = gymnasium.spaces.Discrete(2)

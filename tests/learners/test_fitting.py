@@ -59,7 +59,7 @@ def test_a_network_stays_as_it_is_after_an_epoch_that_went_too_far():
 
 @pytest.mark.parametrize("optimizer", [optax.adam, SkipNotFinite(optax.adamw), optax.sgd])
 def test_an_optimizer_with_all_parameters_in_one_array_does_the_same(optimizer, monkeypatch):
-    """Also beside a network whose optimizer has them apart, and where gradients are clipped."""
+    """Also with another network whose optimizer keeps them separate, and with clipped gradients."""
     assert acts_on_each_number(optimizer)
     params = OptimizerParams(learning_rate=0.1, grad_clip=0.01)
     apart = [

@@ -1,4 +1,4 @@
-"""The forms in which hooks give losses, and what PPO reports of its own."""
+"""The forms of losses that hooks return, and PPO's own metrics."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Networks in training with and without a memory, used in one way."""
+"""Training networks with and without a memory through one interface."""
 
 import jax
 import jax.numpy as jnp

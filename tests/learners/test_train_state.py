@@ -1,4 +1,4 @@
-"""Networks in training."""
+"""Train states."""
 
 import copy
 import functools

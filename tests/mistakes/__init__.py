@@ -1,1 +1,1 @@
-"""Mistakes that users make, and the errors that tell them so."""
+"""Mistakes that users make, and the errors that they get."""

@@ -26,7 +26,7 @@ def wrong(*actors, **changes):
 
 
 class Still(Environment):
-    """An environment in which nothing happens, in a space that is given."""
+    """An environment in which nothing happens, with a given space."""
 
     def __init__(self, action_space=_TWO, max_steps=None):
         self.action_space = action_space
@@ -48,7 +48,7 @@ def match_sign(**members):
 
 
 def boxed(*bounds):
-    """An environment with another box of actions."""
+    """An environment with other bounds of actions."""
     return mine(Target, action_space=lambda self, params: Box(*bounds))()
 
 

@@ -1,4 +1,4 @@
-"""Environments of Gymnasium, in which agents play on the host."""
+"""Gymnasium environments on the host."""
 
 import threading
 
@@ -21,7 +21,7 @@ class Plain(gymnasium.Wrapper):
 
 
 class Locked(Line):
-    """An environment that holds something that cannot be pickled."""
+    """An environment that cannot be pickled."""
 
     def __init__(self):
         super().__init__()
@@ -29,7 +29,7 @@ class Locked(Line):
 
 
 class Blind(Line):
-    """An environment in which there is nothing to see."""
+    """An environment that cannot be rendered."""
 
     observation_space = spaces.Box(-1, 1, (0,))
 

@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
 @functools.cache
 def outcome_of(mistake: Mistake) -> Outcome:
-    """Makes a mistake, once, in an empty folder."""
+    """Makes a mistake once, in an empty folder."""
     error = None
     with tempfile.TemporaryDirectory() as name, compilations() as events:
         folder = Path(name).absolute()

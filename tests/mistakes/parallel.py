@@ -1,4 +1,4 @@
-"""Parallel environments of PettingZoo, in which agents of several actors play on the host."""
+"""Parallel PettingZoo environments, for multi-agent algorithms on the host."""
 
 from gymnasium import spaces
 from mpe2 import simple_spread_v3

@@ -1,4 +1,4 @@
-"""Agents, runners and data with which mistakes are made. None of it compiles a program of an agent."""
+"""Agents, runners and data to make mistakes with. None of it compiles an agent's program."""
 
 import functools
 

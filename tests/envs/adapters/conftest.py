@@ -1,4 +1,4 @@
-"""Suites of environments, whose own code relies on JAX's default promotion of ranks."""
+"""Environment suites, whose code relies on JAX's default rank promotion."""
 
 import jax
 import pytest

@@ -1,4 +1,4 @@
-"""Results that environments of Gymnasium should not return, found before a vector fails on them."""
+"""Invalid results of Gymnasium environments, found before a vector environment fails on them."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ PARTS = "obs", "reward", "terminated", "truncated", "info"
 
 
 class Changed(Walk):
-    """Returns something else than it should."""
+    """Returns invalid results."""
 
     def __init__(self, reset=None, step=None):
         super().__init__()
@@ -34,7 +34,7 @@ def started(make):
 
 
 def with_part(**part):
-    """A change of a step that puts something else in one place."""
+    """A function that replaces one entry of a step."""
     return lambda *parts: tuple((dict(zip(PARTS, parts, strict=True)) | part).values())
 
 

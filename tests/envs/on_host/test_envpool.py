@@ -1,4 +1,4 @@
-"""Vectors of EnvPool, which step their environments in threads and start episodes by themselves."""
+"""EnvPool vectors, which step environments in threads and reset them automatically."""
 
 import gymnasium
 import jax

@@ -1,4 +1,4 @@
-"""Episodes in vectors of Gymnasium environments, whichever way these start the next one."""
+"""Episodes in Gymnasium vector environments, with any autoreset mode."""
 
 import functools
 
@@ -92,7 +92,7 @@ def test_episodes_go_on_where_they_were():
 
 
 class Strict(gymnasium.Env):
-    """Allows other actions at each step, and takes no others."""
+    """Allows different actions at each step, and rejects all others."""
 
     observation_space = spaces.Dict(
         {"observation": spaces.Box(0, 99, (1,)), "action_mask": spaces.MultiBinary(3)}
@@ -117,7 +117,7 @@ class Strict(gymnasium.Env):
 
 
 def test_no_action_is_taken_again_where_it_is_not_allowed():
-    """Episodes of different lengths, one of which has just begun."""
+    """Episodes of different lengths; one has just begun."""
     make = functools.partial(vector, DISABLED, Strict)
     not_seen = {"observation": NOT_SEEN, "action_mask": NOT_SEEN}
     episodes, lengths = begun(make(), 10, not_seen), set()

@@ -1,4 +1,4 @@
-"""Environments that write into the arrays they are given, and into those that they gave before."""
+"""Environments that overwrite their inputs, and arrays that they returned earlier."""
 
 import jax
 import numpy as np
@@ -21,7 +21,7 @@ TERMS = Terms(max_steps=9)
 
 
 class Overwriting(Steered):
-    """Returns the same arrays and the same info every time, and spoils the action."""
+    """Returns the same arrays and the same info every time, and overwrites the action."""
 
     def __init__(self):
         super().__init__("rgb_array")
@@ -54,7 +54,7 @@ class Pulling(Relay):
 
 
 class OverwritingBoth(Pulling):
-    """Returns the same arrays every time, and spoils the actions."""
+    """Returns the same arrays every time, and overwrites the actions."""
 
     def render(self):
         self._picture = getattr(self, "_picture", super().render())

@@ -1,4 +1,4 @@
-"""Parallel environments of PettingZoo as arrays with a row for each agent."""
+"""Parallel PettingZoo environments as arrays with a row per agent."""
 
 import numpy as np
 import pytest
