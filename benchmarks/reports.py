@@ -267,7 +267,7 @@ def draw_bars(
         colours: Colour of each bar.
     """
     with plt.style.context(STYLE):
-        figure, axes = plt.subplots(figsize=(6.4, 0.7 + 0.5 * len(bars)))
+        figure, axes = plt.subplots(figsize=(5.2, 0.6 + 0.5 * len(bars)))
         for row, (name, label, number, ends) in enumerate(bars):
             colour = colours[row] if colours else "C0"
             axes.barh(row, number - 1, left=1, height=0.4, color=colour)
@@ -276,11 +276,10 @@ def draw_bars(
             axes.text(0, row - 0.3, name, transform=axes.get_yaxis_transform(), fontsize="small")
             end = max(number, *ends, 1)
             axes.text(end * 1.02, row, label, va="center", fontsize="small", weight="bold")
-        largest = max(max(number, *ends) for _, _, number, ends in bars)
+        largest = max(1.1, *(max(number, *ends) for _, _, number, ends in bars))
         least = min(1, *(min(number, *ends) for _, _, number, ends in bars))
-        axes.set(
-            xscale="log", xlim=(least * 0.98, largest**1.1 * 1.6), ylim=(len(bars) - 0.5, -0.9)
-        )
+        room = (largest / least) ** 0.8  # for the labels
+        axes.set(xscale="log", xlim=(least * 0.98, largest * room), ylim=(len(bars) - 0.5, -0.9))
         axes.set_title(title, loc="left")
         axes.axis("off")
         figure.savefig(path, metadata={"Date": None})
