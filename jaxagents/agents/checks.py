@@ -73,17 +73,19 @@ def check_single(obs: PyTree, expected: PyTree) -> None:
         expected: One observation, as shapes.
 
     Raises:
-        ValueError: An array has further axes before its own.
+        ValueError: All arrays have further axes before their own.
     """
     if jax.tree.structure(obs) != jax.tree.structure(expected):
         return
-    for leaf, one in zip(jax.tree.leaves(obs), jax.tree.leaves(expected), strict=True):
-        if _is_batch(jnp.shape(leaf), one.shape):
-            raise ValueError(
-                f"policy takes one observation, of shape {one.shape}, got a batch of shape "
-                f"{jnp.shape(leaf)}: map it over them, jax.vmap(agent.policy)(obs), or with a state of "
-                "training jax.vmap(agent.policy, (None, 0))(training, obs)."
-            )
+    leaves = zip(jax.tree.leaves(obs), jax.tree.leaves(expected), strict=True)
+    shapes = [(jnp.shape(leaf), one.shape) for leaf, one in leaves]
+    if shapes and all(_is_batch(*pair) for pair in shapes):
+        given, expected_shape = shapes[0]
+        raise ValueError(
+            f"policy takes one observation, of shape {expected_shape}, got a batch of shape {given}: "
+            "map it over them, jax.vmap(agent.policy)(obs), or with a state of training "
+            "jax.vmap(agent.policy, (None, 0))(training, obs)."
+        )
 
 
 def _is_batch(shape: tuple[int, ...], of_one: tuple[int, ...]) -> bool:

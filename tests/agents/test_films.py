@@ -67,7 +67,7 @@ def test_films_what_another_runner_does(agent):
     with pytest.raises(RuntimeError, match="not been trained"):
         other.render_episode(KEY)
     several = jax.tree.map(lambda x: jnp.stack([x, x]), agent.training_runner)
-    with pytest.raises(ValueError, match="stack of 2 trainings"):
+    with pytest.raises(ValueError, match="stack of 2 runs"):
         other.render_episode(KEY, runner=several)
     with pytest.raises(TypeError, match="A runner is needed"):
         other.render_episode(KEY, runner=agent.training_runner.actor_training)

@@ -48,7 +48,7 @@ def test_files_that_exist_are_not_touched_and_missing_folders_named(tmp_path, na
     with pytest.raises(FileExistsError, match="exists already: choose another name"):
         Dataset(arrays()).save(path)
     assert path.read_bytes() == b"precious"
-    with pytest.raises(FileNotFoundError, match=r"there is no folder .*none; make it"):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*none; create it"):
         Dataset(arrays()).save(tmp_path / "none" / name)
 
 
