@@ -117,7 +117,7 @@ def test_tells_all_mistakes_in_shapes_at_once():
             info=lambda step: None,
         ),
         "from reset but shape (2,) and dtype float32 from step",
-        "the state is shape ()",
+        "the state has shape ()",
         "Faulty.step: reward must have shape (), got shape (3,)",
         "Faulty.step: terminated must have shape ()",
         "Faulty.step: truncated must have shape ()",
