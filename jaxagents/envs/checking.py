@@ -163,9 +163,9 @@ def _traced(
         made = as_environment(env, env_params)
         if made.on_host:
             raise TypeError(
-                f"check_env checks compiled environments, and {made.name} runs on the host: "
-                "gymnasium.utils.env_checker.check_env(env) checks environments of Gymnasium, "
-                "and pettingzoo.test.parallel_api_test(env) environments of PettingZoo."
+                f"check_env checks compiled environments, but {made.name} runs on the host: use "
+                "gymnasium.utils.env_checker.check_env(env) for Gymnasium, and "
+                "pettingzoo.test.parallel_api_test(env) for PettingZoo."
             )
         episodes = Episodes(made, _NEVER, () if made.n_actors is None else (made.n_actors,))
         draw = _draw_of(episodes, sample_action)
@@ -192,8 +192,8 @@ def _draw_of(episodes: Episodes, sample_action: Callable | None) -> _Draw:
         return lambda key, obs: sample_action(key)
     if episodes.action_space is None:
         raise ValueError(
-            "There is no action_space to draw actions from: declare one, or give sample_action, such as "
-            "lambda key: jax.random.uniform(key, (2,))."
+            "There is no action_space to sample actions from: declare one, or pass "
+            "sample_action, such as lambda key: jax.random.uniform(key, (2,))."
         )
     name = episodes.env.wording.environment
     check_components(episodes.action_space, f"{name}.action_space")
@@ -342,18 +342,18 @@ def _mistakes_of_play(episodes: Episodes, play: _Play, is_determined: bool) -> l
     mistakes = []
     if not is_determined:
         mistakes.append(
-            f"{name}.{reset} or {name}.{step} gives different outcomes for the same key, state and "
-            "action. Draw random numbers with jax.random and the key that is given, not with "
-            "numpy.random or random, and keep whatever changes in the state."
+            f"{name}.{reset} or {name}.{step} gives different outcomes for the same key, state "
+            "and action. Draw random numbers with jax.random and the given key, not with "
+            "numpy.random or random, and keep everything that changes in the state."
         )
     if not play.finite_obs[play.length == 1].all():
         mistakes.append(f"{name}.{reset} returns an observation with NaN or infinity.")
     if not play.some_allowed.all():
         first = play.length[~play.some_allowed].min() - 1
         mistakes.append(
-            f"{name} allows no action after {first} steps of an episode that is not over: its action "
-            "mask must allow one at least, such as an action that does nothing, or the step before must "
-            "end the episode."
+            f"{name} allows no action after {first} steps of an episode that is not over: its "
+            "action mask must allow at least one, such as an action that does nothing, or the "
+            "step before must end the episode."
         )
     for what, finite in (
         ("a reward", play.finite_reward),
@@ -362,8 +362,8 @@ def _mistakes_of_play(episodes: Episodes, play: _Play, is_determined: bool) -> l
         if not finite.all():
             first = play.length[~finite].min()
             mistakes.append(
-                f"{name}.{step} returns {what} with NaN or infinity under random actions, at the "
-                f"earliest in step {first} of an episode."
+                f"{name}.{step} returns {what} with NaN or infinity under random actions, first "
+                f"in step {first} of an episode."
             )
     return mistakes
 
@@ -374,20 +374,20 @@ def _doubts_of_play(episodes: Episodes, play: _Play, ignores_keys: bool) -> list
     doubts = []
     if ignores_keys:
         doubts.append(
-            f"{name} does the same whatever the random keys of {reset} and {step} are. If it is meant "
-            "to be random, draw random numbers with jax.random and the key that is given: numbers of "
-            "numpy.random, or of a key of its own, are constants in a compiled program."
+            f"{name} does the same whatever the random keys of {reset} and {step} are. If it "
+            "should be random, draw random numbers with jax.random and the given key: numbers "
+            "from numpy.random, or from a key of its own, are constants in a compiled program."
         )
     if not play.obs_in_space.all():
-        doubts.append(f"{name} gives observations outside of the bounds of its observation_space.")
+        doubts.append(f"{name} returns observations outside the bounds of its observation_space.")
     lengths = play.length[play.terminated]
     alone = not play.truncated.any() and len(lengths) >= _FEW
     if alone and lengths[0] > 1 and (lengths == lengths[0]).all():
         doubts.append(
-            f"All {len(lengths)} episodes of {name} terminated after exactly {lengths[0]} steps. If "
-            f"that is a time limit, {step} should not call it terminated, since agents take what "
-            "follows a terminated step to be worth nothing: report it as truncated, or take it out and "
-            "give it as the environment's max_steps or as config.max_episode_steps."
+            f"All {len(lengths)} episodes of {name} terminated after exactly {lengths[0]} "
+            f"steps. If that is a time limit, {step} should not report it as terminated, since "
+            "agents value what follows a terminated step at zero: report it as truncated, or "
+            "leave it out and set the environment's max_steps or config.max_episode_steps."
         )
     return doubts
 
@@ -400,7 +400,8 @@ def _doubts_about_outputs(episodes: Episodes, action: PyTree) -> list[str]:
     n_leading = int(episodes.env.n_actors is not None)
     doubts += doubts_about_axes(network_input(obs), name, n_leading)
     doubts += [
-        f"{name}.{step}: {flag} has dtype {x.dtype}, and all but 0 counts as true. Make it boolean."
+        f"{name}.{step}: {flag} has dtype {x.dtype}, in which everything but 0 counts as true. "
+        "Make it boolean."
         for flag, x in (("terminated", outcome.terminated), ("truncated", outcome.truncated))
         if x.dtype != bool
     ]

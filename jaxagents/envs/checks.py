@@ -47,9 +47,9 @@ def check_environment(episodes: Episodes, action: PyTree) -> None:
     if _host_generators() != before and _differs_from_trace_to_trace(episodes.env, action):
         name, reset, step = episodes.env.wording
         raise ValueError(
-            f"{name}.{reset} or {name}.{step} draws random numbers with numpy.random or random: while "
-            "it is compiled they become constants, the same in every episode. Draw with jax.random and "
-            "the key that is given."
+            f"{name}.{reset} or {name}.{step} draws random numbers with numpy.random or random: "
+            "once compiled, they are constants, the same in every episode. Draw with "
+            "jax.random and the given key."
         )
     if mistakes:
         raise ValueError("\n".join(mistakes))
@@ -63,11 +63,13 @@ def check_n_actors(env: Environment, agent: str, several: bool) -> None:
     name = env.wording.environment
     if several and env.n_actors is None:
         raise ValueError(
-            f"{agent} needs an environment of several actors, but {name} has no n_actors. Use PPO for "
-            "one actor."
+            f"{agent} needs a multi-agent environment, but {name} has no n_actors. Use PPO for "
+            "a single agent."
         )
     if not several and (env.n_actors or 1) > 1:
-        raise ValueError(f"{agent} trains one actor, but {name} has {env.n_actors}. Use IPPO.")
+        raise ValueError(
+            f"{agent} trains a single agent, but {name} has n_actors={env.n_actors}. Use IPPO."
+        )
 
 
 def check_numbers(episodes: Episodes, numbers: Mapping[str, PyTree]) -> None:
@@ -93,9 +95,9 @@ def check_numbers(episodes: Episodes, numbers: Mapping[str, PyTree]) -> None:
         jax.eval_shape(play, dict.fromkeys(numbers, jax.ShapeDtypeStruct((), jnp.float32)))
     except TypeError as error:
         raise TypeError(
-            f"HyperParameters.env_params names {sorted(numbers)}, but {episodes.env.name} needs to know "
-            "one of these while it is compiled, as for a shape or an if: give it to the agent, among "
-            "the parameters of the environment."
+            f"HyperParameters.env_params names {sorted(numbers)}, but {episodes.env.name} needs "
+            "the value of one while it is compiled, as for a shape or an if: pass it to the "
+            "agent, with the other parameters of the environment."
         ) from error
 
 
@@ -161,7 +163,7 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
     elif odd := [entry for entry in names if not hasattr(info.get(entry), "dtype")]:
         mistakes.append(
             f"final_info and summed_info name {odd}, but the info of {what} has {sorted(info)}: "
-            "name those among them that are single arrays."
+            "name entries that are single arrays."
         )
     return mistakes
 
@@ -213,31 +215,31 @@ def check_masks(episodes: Episodes) -> None:
     obs, _ = jax.eval_shape(episodes.reset, jax.eval_shape(lambda: jax.random.key(0)))
     space, shape = episodes.action_space, episodes.actors_shape
     name = episodes.env.wording.environment
-    otherwise = "Name the entry of the observation otherwise if it is something else."
+    otherwise = "If it is something else, rename this entry of the observation."
     mask = action_mask(obs)
     if mask is not None and space is not None:
         expected = _mask_shapes(space, shape)
         if not jax.tree.leaves(expected):
             raise ValueError(
-                f"{name} has a mask of actions, which only discrete actions can have, but its "
+                f"{name} has an action mask, which only discrete actions can have, but its "
                 f"action_space is {space!r}. {otherwise}"
             )
         are_flags = all(not jnp.issubdtype(x.dtype, jnp.inexact) for x in jax.tree.leaves(mask))
         if not (are_flags and _fits(mask, expected)):
             raise ValueError(
-                f"{name}: the mask of actions must be boolean and have shape {expected}, an entry for "
-                f"each action, got {jax.tree.map(shape_and_dtype, mask)}."
+                f"{name}: the action mask must be boolean and have shape {expected}, one entry "
+                f"for each action, got {jax.tree.map(shape_and_dtype, mask)}."
             )
     mask = actor_mask(obs)
     if mask is not None and not shape:
         raise ValueError(
-            f"{name} has a mask of actors, but a single actor: episodes end when that leaves. "
+            f"{name} has a mask of actors, but a single actor: episodes end when it leaves. "
             f"{otherwise}"
         )
     if mask is not None and (getattr(mask, "shape", None) != shape or mask.dtype != bool):
         raise ValueError(
-            f"{name}: the mask of actors must be boolean and have shape {shape}, a flag for each actor, "
-            f"got {jax.tree.map(shape_and_dtype, mask)}."
+            f"{name}: the mask of actors must be boolean and have shape {shape}, one flag for "
+            f"each actor, got {jax.tree.map(shape_and_dtype, mask)}."
         )
 
 
@@ -295,9 +297,9 @@ def traced_reset(env: Environment) -> tuple[PyTree, PyTree]:
     seen = jax.tree.leaves(network_input(obs))
     if not seen or not all(leaf.size for leaf in seen):
         raise ValueError(
-            f"{what} returns an observation with nothing in it, or with arrays of no numbers, got the "
-            f"shapes {jax.tree.map(lambda x: x.shape, obs)}: leave empty arrays out, and where nothing "
-            "is observed, give an array of one zero."
+            f"{what} returns an empty observation, or one with empty arrays, got the shapes "
+            f"{jax.tree.map(lambda x: x.shape, obs)}: leave out empty arrays, and if nothing is "
+            "observed, return an array of one zero."
         )
     return obs, state
 
@@ -323,8 +325,8 @@ def _traced(env: Environment, method: Callable, what: str, *args: PyTree) -> PyT
             if (dtype is None and not is_number) or getattr(dtype, "kind", "") in _NOT_NUMERIC:
                 place = jax.tree_util.keystr(path, simple=True, separator=".")
                 raise TypeError(
-                    f"{what} returns {x!r} in {place}, but what compiled programs return is made of "
-                    "arrays: leave it out, or give a number in its place, such as the position of a "
+                    f"{what} returns {x!r} in {place}, but compiled programs return only "
+                    "arrays: leave it out, or return a number instead, such as the index of a "
                     "name in a list."
                 )
         return outcome
@@ -350,9 +352,9 @@ def written_attributes(env: Any, before: Mapping[str, Any]) -> list[str]:
     changed = [name for name, x in before.items() if now.get(name) is not x]
     traced = [name for name, x in now.items() if any(map(is_traced, jax.tree.leaves(x)))]
     return [
-        f"A reset or a step writes to {type(env).__name__}.{name}. They are traced once, not called at "
-        "every step, so what they write is lost or, if it is traced, fails later: keep whatever changes "
-        "in the state."
+        f"A reset or a step writes to {type(env).__name__}.{name}. They are traced once, not "
+        "called at every step, so what they write is lost or, if it is traced, fails later: "
+        "keep everything that changes in the state."
         for name in dict.fromkeys([*changed, *traced])
     ]
 

@@ -176,10 +176,10 @@ def check_can_film(env: Environment, path: str | os.PathLike | None, fps: float 
     """
     if not env.can_draw:
         raise NotImplementedError(
-            f"{env.name} does not draw: an environment of your own needs a method render(state), or "
-            "render(state, params) beside reset_env and step_env. Environments of Gymnasium and "
-            'PettingZoo need the render mode "rgb_array", and to be made by their name, or by a '
-            "function that sets it."
+            f"{env.name} does not draw: your own environment needs a method render(state), or "
+            "render(state, params) next to reset_env and step_env. Gymnasium and PettingZoo "
+            'environments need the render mode "rgb_array", and must be made from their name, '
+            "or by a function that sets it."
         )
     if path is not None:
         check_film(path, fps)
@@ -207,8 +207,8 @@ def draw_states(
         picture = np.asarray(env.render(jax.tree.map(lambda x, i=i: x[i], states)))
         if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[-1] != 3:
             raise ValueError(
-                f"{render} must give a picture, an array shaped (height, width, 3) of dtype uint8, got "
-                f"shape {picture.shape} and dtype {picture.dtype}."
+                f"{render} must return an image, an array of shape (height, width, 3) of dtype "
+                f"uint8, got shape {picture.shape} and dtype {picture.dtype}."
             )
         pictures.append(picture)
     return np.stack(pictures)

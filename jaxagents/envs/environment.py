@@ -176,7 +176,7 @@ class Environment(abc.ABC):
         if params:
             raise TypeError(
                 f"HyperParameters.env_params names {sorted(params)}, but {self.name} has no "
-                "parameters beside it, as environments of gymnax have: give what varies to its "
+                "separate parameters, as gymnax environments have: pass what varies to its "
                 "constructor, or draw it in its reset and keep it in its state."
             )
         return self
@@ -205,9 +205,9 @@ class Environment(abc.ABC):
         """
         if self.on_host:
             raise NotImplementedError(
-                f"{self.name} runs on the host, where no compiled program can step it: call train, "
-                "resume and eval plainly, without vmap, jit, a mesh, sweep, env_reset or env_step. "
-                "Train one seed after another."
+                f"{self.name} runs on the host, where compiled programs cannot step it: call "
+                "train, resume and eval without vmap, jit, a mesh, sweep, env_reset or "
+                "env_step. Train one seed after another."
             )
 
     @property
@@ -231,5 +231,5 @@ def check_flag(x: PyTree, what: str) -> None:
     check_size(x, (), what)
     if jnp.issubdtype(x.dtype, jnp.inexact):
         raise ValueError(
-            f"{what} must be a boolean, got {shape_and_dtype(x)}: give one, such as done > 0.5."
+            f"{what} must be a boolean, got {shape_and_dtype(x)}: return one, such as done > 0.5."
         )

@@ -175,8 +175,8 @@ class Episodes:
         """
         if not isinstance(env, Environment):
             raise TypeError(
-                "The environment of a rollout must be a jaxagents.envs.Environment, such as one made of "
-                f"agent.episodes.env, got {env!r}."
+                "The environment of a rollout must be a jaxagents.envs.Environment, such as "
+                f"one made from agent.episodes.env, got {env!r}."
             )
         if env is self.env:
             return self

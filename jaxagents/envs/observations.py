@@ -84,9 +84,10 @@ def doubts_about_axes(obs: PyTree, name: str, n_leading: int = 0) -> list[str]:
     """Warnings about images that seem to have their channels first."""
     shapes = [x.shape[n_leading:] for x in jax.tree.leaves(obs)]
     return [
-        f"{name} gives observations of shape {shape}, which looks like images with their channels "
-        "first. Default networks take the axes to be height, width and channels: set channels_first="
-        "True in the agent's configuration, which moves the axis, or channels_first=False if they are."
+        f"{name} returns observations of shape {shape}, which look like images with channels "
+        "first. Default networks expect height, width and channels: set channels_first=True in "
+        "the agent's configuration to move the axis, or channels_first=False if the order is "
+        "right."
         for shape in dict.fromkeys(shapes)
         if len(shape) == IMAGE_NDIM
         and shape[0] <= _MOST_CHANNELS
@@ -120,8 +121,8 @@ def check_channels_first(
     first, name = getattr(config, "channels_first", None), type(config).__name__
     if first and not is_heeded:
         raise ValueError(
-            f"{name}.channels_first is for default networks and encoder, but the networks are given: "
-            "move the axis in these, with jaxagents.networks.Preprocessed."
+            f"{name}.channels_first is for the default networks and encoder, but the networks "
+            "are given: move the axis in them, with jaxagents.networks.Preprocessed."
         )
     shapes = [x.shape[n_leading:] for x in jax.tree.leaves(obs)]
     if first and not any(len(shape) == IMAGE_NDIM for shape in shapes):

@@ -51,9 +51,10 @@ class Opponents(Wrapper):
         super().__init__(env)
         if not hasattr(self.env, "against"):
             raise TypeError(
-                f"Opponents needs a game whose opponent can be replaced, but {self.wording.environment} "
-                "is no jaxagents.Environment with a method against(opponent), which returns the game "
-                "with that opponent. Games of pgx have one."
+                "Opponents needs a game whose opponent can be replaced, but "
+                f"{self.wording.environment} is not a jaxagents.Environment with a method "
+                "against(opponent), which returns the game with that opponent. pgx games have "
+                "one."
             )
         self.n_opponents = positive("n_opponents", n_opponents)
         self.play = play

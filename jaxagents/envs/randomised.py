@@ -70,12 +70,12 @@ class RandomParams(Wrapper):
         if not isinstance(inside, Functional) or inside.params is None:
             name, around = inside.wording.environment, type(inside).__name__
             advice = (
-                f"{around} is to go around it, as in {around}(RandomParams(env, draw, params))."
+                f"put {around} around it, as in {around}(RandomParams(env, draw, params))."
                 if isinstance(inside, Wrapper)
                 else f"{name} holds its own: draw them in its reset, and keep them in its state."
             )
             raise TypeError(
-                "RandomParams needs an environment whose parameters are given beside it, such as one of "
+                "RandomParams needs an environment with separate parameters, such as one from "
                 f"gymnax; {advice}"
             )
         super().__init__(inside)
@@ -133,9 +133,9 @@ def _as_given(path: jax.tree_util.KeyPath, given: ArrayLike, drawn: ArrayLike) -
     if not jnp.can_cast(kind, own, "same_kind"):
         name = jax.tree_util.keystr(path, simple=True, separator="/")
         raise ValueError(
-            f"{_PARAMETERS} at {name} are of dtype {own}, but draw gives {kind}, which would be cut. "
-            "Give RandomParams a float there, or have draw give whole numbers, as jax.random.randint "
-            "does."
+            f"{_PARAMETERS} at {name} are of dtype {own}, but draw returns {kind}, which would "
+            "be cut. Pass RandomParams a float there, or let draw return integers, as "
+            "jax.random.randint does."
         )
     return jnp.asarray(drawn, own)
 

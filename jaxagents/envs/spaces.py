@@ -214,8 +214,8 @@ def widest_space(spaces: Sequence[Space], name: str) -> Space:
         if all(np.array_equal(box_bounds(each), bounds[:, : size_of(each)]) for each in spaces):
             return Box(*box_bounds(widest, widest.dtype), tuple(widest.shape), widest.dtype)
     raise TypeError(
-        f"The agents of {name} act in spaces that are not alike: {[*spaces]}. All must be discrete, or "
-        "all boxes with the same bounds."
+        f"The agents of {name} have different kinds of action spaces: {[*spaces]}. All must be "
+        "discrete, or all boxes with the same bounds."
     )
 
 
@@ -246,7 +246,7 @@ def _sample_part(space: Space, key: Key[Array, ""], mask: PyTree) -> Array:
     if is_discrete(space):
         return ops.random_actions(key, int(space.n), mask)
     if not is_box(space):
-        raise ValueError(f"Actions cannot be drawn from the space {space!r}: give sample_action.")
+        raise ValueError(f"Actions cannot be sampled from the space {space!r}: pass sample_action.")
     low, high = box_bounds(space)
     bounded = np.isfinite(high - low) & (high - low < np.finfo(np.float32).max)
     uniform = jax.random.uniform(key, low.shape, jnp.float32)
@@ -272,7 +272,7 @@ def check_declared(action_space: Any, observation_space: Any, env: str) -> None:
         what = f"{env}.{name}"
         if isinstance(space, type):
             raise TypeError(
-                f"{what} is the class {space.__name__}: make a space of it, such as Discrete(4)."
+                f"{what} is the class {space.__name__}: use an instance, such as Discrete(4)."
             )
         if inspect.isroutine(space):
             raise TypeError(
@@ -281,8 +281,8 @@ def check_declared(action_space: Any, observation_space: Any, env: str) -> None:
             )
         if isinstance(space, numbers.Number):
             raise TypeError(
-                f"{what} is {space!r}, which is no space: declare one, such as Discrete({space}) of "
-                "jaxagents.envs.spaces."
+                f"{what} is {space!r}, which is not a space: use one, such as "
+                f"jaxagents.envs.spaces.Discrete({space})."
             )
     remedy = "leave out start, and subtract it from the observations"
     check_starts_at_0(observation_space, f"{env}.observation_space", remedy)
@@ -303,13 +303,13 @@ def check_components(space: Space, what: str) -> None:
     for part in leaves(space):
         if is_multi_discrete(part) and np.ndim(part.nvec) != 1:
             raise ValueError(
-                f"{what} must hold vectors, so that nvec has one axis, got {part!r}: flatten it, and "
-                "reshape the actions in the step."
+                f"{what} must have an nvec with one axis, got {part!r}: flatten it, and reshape "
+                "the actions in the step."
             )
         if is_box(part) and not np.less(*box_bounds(part)).all():
             raise ValueError(
-                f"{what} must have low below high in every component, got {part!r}: leave out those "
-                "that cannot vary."
+                f"{what} must have low below high in every component, got {part!r}: leave out "
+                "components that cannot vary."
             )
 
 

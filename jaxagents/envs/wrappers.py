@@ -68,9 +68,9 @@ class Wrapper(Environment):
         self.env = as_environment(env, params)
         if self.env.on_host:
             raise TypeError(
-                f"{type(self).__name__} goes around compiled environments, but {self.env.name} runs on "
-                "the host: put one of gymnasium.wrappers around it instead, such as "
-                "FrameStackObservation, before an agent takes it."
+                f"{type(self).__name__} wraps compiled environments, but {self.env.name} runs "
+                "on the host: wrap it in one of gymnasium.wrappers instead, such as "
+                "FrameStackObservation, before passing it to an agent."
             )
         declared = self.env.action_space, self.env.observation_space
         check_declared(*declared, self.env.wording.environment)
@@ -224,11 +224,11 @@ class WithPrevious(Wrapper):
         """
         super().__init__(env, params)
         if not (action or reward):
-            raise ValueError("WithPrevious shows nothing: let action or reward be True.")
+            raise ValueError("WithPrevious shows nothing: set action or reward to True.")
         space = self.env.action_space
         if action and not (is_discrete(space) or is_box(space)):
             raise ValueError(
-                "WithPrevious shows discrete actions and actions of boxes, but the action_space of "
+                "WithPrevious shows discrete and continuous actions, but the action_space of "
                 f"{self.env.wording.environment} is {space!r}: pass action=False."
             )
         self.shows_action, self.shows_reward = bool(action), bool(reward)

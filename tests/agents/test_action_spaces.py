@@ -183,9 +183,9 @@ def test_masks_may_leave_out_any_part_or_say_none_of_it():
     assert (legs[:, 0] == 0).all()
     legs = (jnp.ones(2, bool), jnp.ones(4, bool))
     for wrong, message in (
-        ({"leg": None}, "mask of actions must be boolean"),
-        ({"arm": (None, (None,))}, "mask of actions must be boolean"),
-        ({"arm": (None, (None, jnp.ones(2, bool)))}, "mask of actions must be boolean"),
+        ({"leg": None}, "action mask must be boolean"),
+        ({"arm": (None, (None,))}, "action mask must be boolean"),
+        ({"arm": (None, (None, jnp.ones(2, bool)))}, "action mask must be boolean"),
         ({"turn": jnp.ones(2, bool), "arm": (None, legs)}, r"have shape \{'turn': \(3,\)"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -154,8 +154,8 @@ def test_environments_without_such_parameters_and_traced_agents_are_refused():
     with pytest.raises(TypeError, match=r"Make the agent outside jax\.vmap"):
         jax.vmap(lambda g: PPO(env, params.replace(g=g), ppo.AgentConfig()))(jnp.ones(2))
     for probe, message in (
-        (Probe, "has no parameters beside"),
-        (Sized, "needs to know one of these"),
+        (Probe, "has no separate parameters"),
+        (Sized, "needs the value of one"),
     ):
         episodes = Episodes(as_environment(probe()), 5)
         with pytest.raises(TypeError, match=message):

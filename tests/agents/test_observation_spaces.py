@@ -320,7 +320,7 @@ def test_encoders_of_a_users_own_see_images_as_they_are():
 
 STACKED = image(np.uint8, (4, 8, 9))
 STACK = Box(0, 255, (4, 8, 9), np.uint8)
-LOOKS = r"\(4, 8, 9\), which looks like images with their channels first.*channels_first=True"
+LOOKS = r"\(4, 8, 9\), which look like images with channels first.*channels_first=True"
 
 
 def agents_in(space, obs, **options):
@@ -375,7 +375,7 @@ def test_networks_of_a_users_own_get_no_advice_and_heed_no_option():
     OwnNetworks(env, None, ppo.AgentConfig())
     own = {"actor_network": nn.Sequential([Torso(), actor]), "critic_network": critic}
     PPO(env, None, ppo.AgentConfig(**own))
-    heeds = "channels_first is for default networks and encoder, but the networks are given"
+    heeds = "channels_first is for the default networks and encoder, but the networks are given"
     with pytest.raises(ValueError, match=heeds):
         PPO(env, None, ppo.AgentConfig(channels_first=True, **own))
     flat = Shows(Box(-1.0, 1.0, (2,)), np.zeros(2, np.float32))

@@ -102,9 +102,7 @@ def test_a_vector_is_trained_in_once_at_a_time():
 
     def interfere(_):
         for it in (other, agent):
-            with pytest.raises(
-                ValueError, match=r"SyncVectorEnv is being played in already"
-            ) as error:
+            with pytest.raises(ValueError, match=r"SyncVectorEnv is already in use") as error:
                 it.start(1)
             refused.append(error)
 

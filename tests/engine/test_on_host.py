@@ -369,7 +369,7 @@ def test_episodes_that_begin_between_rollouts_are_valued_without_those_before():
     assert n_resets
 
 
-@pytest.mark.filterwarnings("ignore:Training goes on, but not as if")
+@pytest.mark.filterwarnings("ignore:Training continues, but not as if")
 def test_new_episodes_in_the_place_of_others_begin_without_memories():
     agent = remembering()
     runner = agent.advance(agent.start(KEY), 1)

@@ -135,7 +135,7 @@ def test_refuses_a_reset_without_a_state_and_no_space_to_draw_actions_from():
         action_space = None
 
     refused(Short(), "Short.reset must return two values (obs, state), got")
-    refused(Undeclared(), "There is no action_space to draw actions from")
+    refused(Undeclared(), "There is no action_space to sample actions from")
 
 
 class Counts(Walk):
@@ -183,9 +183,9 @@ def test_refuses_foreign_randomness_and_numbers_that_are_not_finite():
         Bursts(),
         "gives different outcomes for the same key",
         "Bursts.reset_env returns an observation with NaN or infinity",
-        "Bursts.step_env returns a reward with NaN or infinity under random actions, at the earliest in "
+        "Bursts.step_env returns a reward with NaN or infinity under random actions, first in "
         "step 3 ",
-        "an observation with NaN or infinity under random actions, at the earliest in step 4 ",
+        "an observation with NaN or infinity under random actions, first in step 4 ",
     )
 
 
@@ -212,9 +212,9 @@ def test_doubts_dtypes_bounds_kinds_time_limits_that_terminate_and_that_no_key_m
     doubted(
         Doubtful(),
         "has dtype float16, but reset returns dtype float32",
-        "Doubtful.step: terminated has dtype int32, and all but 0 counts as true",
+        "Doubtful.step: terminated has dtype int32, in which everything but 0 counts as true",
         "does the same whatever the random keys of reset and step are",
-        "Doubtful gives observations outside of the bounds of its observation_space",
+        "Doubtful returns observations outside the bounds of its observation_space",
         "episodes of Doubtful terminated after exactly 5 steps",
         sample_action=lambda key: jax.random.randint(key, (), 0, 2),
     )

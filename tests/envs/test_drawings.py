@@ -112,9 +112,9 @@ def test_says_what_is_missing():
 @pytest.mark.parametrize(
     ("pictures", "message"),
     [
-        ([np.zeros((4, 6, 3))], r"a picture.*got shape \(4, 6, 3\) and dtype float64"),
-        ([np.zeros((4, 6), np.uint8)], r"a picture.*got shape \(4, 6\)"),
-        ([None], "a picture.*got shape"),
+        ([np.zeros((4, 6, 3))], r"an image.*got shape \(4, 6, 3\) and dtype float64"),
+        ([np.zeros((4, 6), np.uint8)], r"an image.*got shape \(4, 6\)"),
+        ([None], "an image.*got shape"),
     ],
 )
 def test_refuses_what_is_no_picture(pictures, message):

@@ -67,7 +67,7 @@ def test_what_cannot_be_drawn_is_refused():
 
 
 def test_fractions_are_not_cut_off():
-    with pytest.raises(ValueError, match=r"at m are of dtype int32, but draw gives float32"):
+    with pytest.raises(ValueError, match=r"at m are of dtype int32, but draw returns float32"):
         RandomParams(ENV, draw, PARAMS.replace(m=1))
     whole = RandomParams(ENV, lambda key, params: params.replace(m=2), PARAMS)
     assert jax.eval_shape(Episodes(whole, 3).reset, KEY)[1].envstate.past.m.dtype == np.float32

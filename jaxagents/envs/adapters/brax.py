@@ -97,7 +97,7 @@ def _without_wrappers(env: Any) -> tuple[Any, int | None]:
         env = env.env
     if isinstance(env, training.VmapWrapper | training.DomainRandomizationVmapWrapper):
         raise TypeError(
-            f"{type(env).__name__} makes many environments of one: pass env.env, since agents map over "
-            "environments themselves."
+            f"{type(env).__name__} makes one environment into many: pass env.env, since agents "
+            "map over environments themselves."
         )
     return env, episode_length

@@ -172,11 +172,11 @@ def check_arguments(env: Any, method: str, *arguments: str) -> None:
         taken = signature.bind(*arguments).arguments
     except TypeError as error:
         raise TypeError(
-            f"{needed}compiled environments keep nothing in self, and are given the state. An "
-            "environment of Gymnasium has to be a gymnasium.Env."
+            f"{needed}compiled environments keep nothing in self: the state is passed to them. "
+            "A Gymnasium environment must be a gymnasium.Env."
         ) from error
     if any(name in arguments and name != given for name, given in taken.items()):
-        raise TypeError(f"{needed}arguments are given in this order, not by name.")
+        raise TypeError(f"{needed}arguments are passed in this order, not by name.")
 
 
 def with_numbers(params: PyTree, numbers: Mapping[str, ArrayLike]) -> PyTree:
@@ -196,8 +196,8 @@ def with_numbers(params: PyTree, numbers: Mapping[str, ArrayLike]) -> PyTree:
     """
     if _LIMIT in numbers:
         raise TypeError(
-            f"{_LIMIT} is no hyperparameter: the time limit is the same throughout a training. Give it "
-            "to the agent, among the parameters of the environment."
+            f"{_LIMIT} is not a hyperparameter: the time limit is the same throughout a run. "
+            "Pass it to the agent, with the other parameters of the environment."
         )
     given: Any = params
     if isinstance(params, Mapping):
@@ -241,25 +241,24 @@ def _check_methods(env: Any) -> None:
         return
     if isinstance(env, tuple):
         raise TypeError(
-            "An environment is needed, got a tuple: unpack it, such as by env, env_params = "
-            "gymnax.make('CartPole-v1'), and pass both, as in Agent(env, env_params, config)."
+            "An environment is needed, got a tuple: unpack it, as in env, env_params = "
+            "gymnax.make('CartPole-v1'), and pass both: Agent(env, env_params, config)."
         )
     if callable(env) and not hasattr(env, "step"):
         raise TypeError(
-            "An environment is needed, got a function: pass what it returns, or if it makes an "
-            "environment of Gymnasium, jaxagents.envs.Gymnasium(function)."
+            "An environment is needed, got a function: pass what it returns, or if it makes a "
+            "Gymnasium environment, jaxagents.envs.Gymnasium(function)."
         )
     name = f"{type(env).__name__} is not an environment:"
     if callable(getattr(env, "reset", None)) and callable(getattr(env, "step", None)):
         name = (
-            f"{type(env).__name__} is like an environment of Gymnasium, but no gymnasium.Env: make it "
-            "one. For a compiled environment"
+            f"{type(env).__name__} looks like a Gymnasium environment, but is not a "
+            "gymnasium.Env: make it one. For a compiled environment"
         )
     raise TypeError(
-        f"{name} it lacks {' and '.join(missing)}. Needed are "
-        "reset_env(key, params) -> (obs, state) and "
-        "step_env(key, state, action, params) -> (obs, state, reward, terminated, info), or a "
-        "subclass of jaxagents.Environment."
+        f"{name} it lacks {' and '.join(missing)}. Define reset_env(key, params) -> (obs, "
+        "state) and step_env(key, state, action, params) -> (obs, state, reward, terminated, "
+        "info), or subclass jaxagents.Environment."
     )
 
 

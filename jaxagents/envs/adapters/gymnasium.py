@@ -90,8 +90,8 @@ class Gymnasium(HostEnvironment, Native):
             if done != action_space or _arrays_of(seen) != _arrays_of(observation_space):
                 raise ValueError(
                     f"eval_env has observations of {seen} and actions of {done}, but env has "
-                    f"{observation_space} and {action_space}: give one with the same spaces, such as "
-                    "with the same wrappers."
+                    f"{observation_space} and {action_space}: pass one with the same spaces, "
+                    "for instance with the same wrappers."
                 )
         self._example = example_seen(observation_space), example_action(action_space)
         self.observation_space = own_space(observation_space)
@@ -211,8 +211,8 @@ def _maker_of(env: object) -> MakeEnv | None:
     if callable(env):
         return cast(MakeEnv, env)
     raise TypeError(
-        "Gymnasium takes an environment as gymnasium.make gives it, a vector as gymnasium.make_vec "
-        f"gives it, or a function that makes an environment, got {env!r}."
+        "Gymnasium takes an environment from gymnasium.make, a vector from gymnasium.make_vec, "
+        f"or a function that makes an environment, got {env!r}."
     )
 
 
@@ -221,10 +221,8 @@ def _why_no_more(env: gymnasium.Env | VectorEnv) -> str:
     if isinstance(env, VectorEnv) and env.unwrapped is not env:
         return f"{_name_of(env)} is wrapped as a vector"
     if _specification_of(env) is None:
-        return (
-            f"{_name_of(env)} is not registered with Gymnasium, and cannot be copied by pickling it"
-        )
-    return f"{_name_of(env)} can be copied neither by its specification nor by pickling it"
+        return f"{_name_of(env)} is not registered with Gymnasium and cannot be pickled"
+    return f"{_name_of(env)} cannot be made again from its specification, and cannot be pickled"
 
 
 def _name_of(env: gymnasium.Env | VectorEnv) -> str:
@@ -269,7 +267,7 @@ def _one_of(env: gymnasium.Env | VectorEnv | MakeEnv) -> gymnasium.Env | VectorE
     made = env()
     if not isinstance(made, gymnasium.Env):
         raise TypeError(
-            f"The function must return an environment of Gymnasium, got {type(made).__name__}."
+            f"The function must return a Gymnasium environment, got {type(made).__name__}."
         )
     return made
 

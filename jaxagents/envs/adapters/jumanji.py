@@ -152,8 +152,8 @@ def _without_wrappers(env: Any) -> Any:
     wrappers = require("jumanji.wrappers", "jumanji")
     if isinstance(env, wrappers.VmapWrapper | wrappers.VmapAutoResetWrapper):
         raise TypeError(
-            f"{type(env).__name__} makes many environments of one: pass env.unwrapped, since agents map "
-            "over environments themselves."
+            f"{type(env).__name__} makes one environment into many: pass env.unwrapped, since "
+            "agents map over environments themselves."
         )
     return env.unwrapped if isinstance(env, wrappers.AutoResetWrapper) else env
 
@@ -186,7 +186,7 @@ def _space(spec: Any) -> Space:
             return MultiDiscrete(tuple(int(x) + 1 for x in largest))
     elif isinstance(spec, specs.BoundedArray):
         return Box(np.asarray(spec.minimum), np.asarray(spec.maximum), tuple(spec.shape))
-    raise TypeError(f"Agents do not act in the actions of this environment: {spec}.")
+    raise TypeError(f"Agents do not support the actions of this environment: {spec}.")
 
 
 def _by_name(obs: PyTree) -> PyTree:

@@ -57,8 +57,8 @@ def as_environment(env: Any, params: PyTree = None) -> Environment:
     if isinstance(env, Environment):
         if params is not None:
             raise TypeError(
-                f"{env.wording.environment} is an Environment, which holds its own parameters: pass "
-                f"None as its parameters, got {params!r}."
+                f"{env.wording.environment} is an Environment, which holds its own parameters: "
+                f"pass None for env_params, got {params!r}."
             )
         check_arguments(env, "reset", "key")
         check_arguments(env, "step", "key", "state", "action")
@@ -70,7 +70,7 @@ def as_environment(env: Any, params: PyTree = None) -> Environment:
         return adapter(env, params)  # pyright: ignore[reportCallIssue]
     if params is not None:
         raise TypeError(
-            f"{type(env).__name__} holds its own parameters: pass None as its parameters, got "
+            f"{type(env).__name__} holds its own parameters: pass None for env_params, got "
             f"{params!r}."
         )
     return adapter(env)

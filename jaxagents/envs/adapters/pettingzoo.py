@@ -157,7 +157,7 @@ class PettingZoo(HostEnvironment, Native):
         return isinstance(obs, Mapping) and obs.keys() <= {*self.agents}
 
     def _why_no_more(self, evaluated: bool) -> str:
-        return f"{self.name} cannot be copied by pickling it"
+        return f"{self.name} cannot be pickled"
 
     def _given_copies(self, n_envs: int, terms: Terms) -> ParallelCopies | None:
         """The given environments; see `HostEnvironment`."""
@@ -227,9 +227,10 @@ def _identity_of(env: object, make: MakeParallel | None) -> Hashable:
 def _check_parallel(env: object) -> None:
     if isinstance(env, AECEnv):
         raise TypeError(
-            f"{env} has its agents take turns, but actors act at the same time: give its parallel form, "
-            "parallel_env() of its module, or pettingzoo.utils.conversions.aec_to_parallel(env) where "
-            "its metadata say that it is parallelizable."
+            f"In {env} agents take turns, but they must act at the same time: pass its parallel "
+            "form, parallel_env() of its module, or "
+            "pettingzoo.utils.conversions.aec_to_parallel(env) if its metadata say that it is "
+            "parallelizable."
         )
     if not isinstance(env, ParallelEnv):
         raise TypeError(

@@ -97,7 +97,7 @@ class Pgx(Native):
             ValueError: The game has only one player.
         """
         if self.opponent is None:
-            raise ValueError(f"{self.name} has one player, and so no opponent to replace.")
+            raise ValueError(f"{self.name} has one player, so no opponent to replace.")
         twin = copy.copy(self)
         twin.opponent = opponent
         return twin

@@ -29,9 +29,9 @@ class Playground(Brax):
         """
         if env._config.get("impl") == "warp":
             raise TypeError(
-                f"{type(env).__name__} simulates with warp, in which the contacts of all environments "
-                "share one array, so that none can be reset alone: make it with "
-                'config_overrides={"impl": "jax"}.'
+                f"{type(env).__name__} simulates with warp, where the contacts of all "
+                "environments share one array, so no environment can be reset alone: make it "
+                'with config_overrides={"impl": "jax"}.'
             )
         super().__init__(env, _episode_length(env) if max_steps is None else max_steps)
 

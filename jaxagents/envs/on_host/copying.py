@@ -136,9 +136,9 @@ def copier_or_warning(
     make, differing = copier_of(env, from_specification)
     if differing:
         warnings.warn(
-            f"{name} cannot be copied as it is: copies, which agents play in where they need more than "
-            f"one, differ in {differing}. Give a function that makes one with these set, as in "
-            f"Agent({adapter}(lambda: MyEnv()), None, config) with jaxagents.envs.{adapter}.",
+            f"{name} cannot be copied as it is: the copies in which agents play differ in "
+            f"{differing}. Pass a function that makes one with these set, as in "
+            f"Agent(jaxagents.envs.{adapter}(lambda: MyEnv()), None, config).",
             stacklevel=3,
         )
     return make

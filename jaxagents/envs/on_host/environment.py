@@ -142,9 +142,9 @@ class HostEnvironment(Environment):
             )
         if n_given is None and self._make is None and (n_envs or 1) > 1:
             raise ValueError(
-                f"{self._why_no_more(False)}, so that no more can be made of it, but n_envs is "
-                f"{n_envs}. Pass a function that makes one, as in Agent({kind}(lambda: MyEnv()), None, "
-                f"config) with jaxagents.envs.{kind}, or set n_envs=1."
+                f"{self._why_no_more(False)}, so it cannot be copied, but n_envs is {n_envs}. "
+                f"Pass a function that makes it, as in Agent(jaxagents.envs.{kind}(lambda: "
+                "MyEnv()), None, config), or set n_envs=1."
             )
         if evaluates:
             self._maker_for_evaluation()
@@ -152,9 +152,9 @@ class HostEnvironment(Environment):
     def _maker_for_evaluation(self) -> Callable[..., Any]:
         if self._make_eval is None:
             raise ValueError(
-                f"{self._why_no_more(True)}, so that none can be made for evaluations. Give one, as in "
-                f"jaxagents.envs.{type(self).__name__}(env, eval_env=lambda: MyEnv()), or make the "
-                "agent with eval_during_training=False."
+                f"{self._why_no_more(True)}, so it cannot be copied for evaluations. Pass "
+                f"another one, as in jaxagents.envs.{type(self).__name__}(env, eval_env=lambda: "
+                "MyEnv()), or make the agent with eval_during_training=False."
             )
         return self._make_eval
 
@@ -257,10 +257,9 @@ class HostEnvironment(Environment):
             return episodes
         kind = type(self).__name__
         raise ValueError(
-            f"{self._name} is being played in already, such as by another training in another thread, "
-            "which would disturb both: give each an environment or a vector of its own, or a function "
-            f"that makes a new one each time, as in Agent({kind}(lambda: MyEnv()), None, config) with "
-            f"jaxagents.envs.{kind}."
+            f"{self._name} is already in use, perhaps by a run in another thread: give each run "
+            "its own environment or vector, or a function that makes a new one each time, as "
+            f"in Agent(jaxagents.envs.{kind}(lambda: MyEnv()), None, config)."
         )
 
     def close(self) -> None:

@@ -22,7 +22,9 @@ _BEGUN_BY: weakref.WeakValueDictionary[int, "HostEpisodes"] = weakref.WeakValueD
 _IN_USE: set[int] = set()
 """Ids of the environments that are being played."""
 _lock = threading.Lock()
-_GOES_ON = "Training goes on, but not as if it had never stopped, with new episodes in environments"
+_GOES_ON = (
+    "Training continues, but not as if it had never stopped, with new episodes in environments"
+)
 
 
 class VectorStep(NamedTuple):
@@ -103,9 +105,9 @@ def check_distinct(envs: Collection[object], others: Collection[object] = ()) ->
     for env in envs:
         if id(env) in seen:
             raise ValueError(
-                f"The same {type(env).__qualname__} is there twice, whose episodes would disturb each "
-                "other: make a new one each time, as `lambda: MyEnv()` and "
-                "`[MyEnv() for _ in range(n)]` do, and `lambda: env` and `[env] * n` do not."
+                f"The same {type(env).__qualname__} is there twice, and its episodes would "
+                "interfere: make a new one each time, with `lambda: MyEnv()` or `[MyEnv() for "
+                "_ in range(n)]`, not `lambda: env` or `[env] * n`."
             )
         seen.add(id(env))
 
@@ -350,13 +352,13 @@ class HostEpisodes:
         where = np.flatnonzero(~again).tolist()
         if self._vector.starts_episodes:
             return (
-                f"{_GOES_ON} {where}: this vector starts episodes by itself, so that they cannot be "
-                "played again. Vectors of Gymnasium do not, if they are made with "
-                "autoreset_mode=AutoresetMode.DISABLED."
+                f"{_GOES_ON} {where}: this vector starts episodes by itself, so they cannot be "
+                "played again. Make Gymnasium vectors with "
+                "autoreset_mode=AutoresetMode.DISABLED to prevent this."
             )
         return (
-            f"{_GOES_ON} {where}: with the same seeds and actions they took another course, or they "
-            "were too long to be kept."
+            f"{_GOES_ON} {where}: with the same seeds and actions they went differently, or "
+            "they were too long to be kept."
         )
 
 

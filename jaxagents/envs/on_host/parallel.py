@@ -64,8 +64,8 @@ class Actors:
         self.agents: tuple[str, ...] = tuple(agents)
         if not self.agents:
             raise ValueError(
-                f"{name} has no possible_agents: an agent has networks for all actors that there may "
-                "be, so that the environment has to name them before the first episode."
+                f"{name} has no possible_agents: networks are made for all agents that may "
+                "appear, so the environment must name them before the first episode."
             )
         action_spaces = [env.action_space(agent) for agent in self.agents]
         for space in action_spaces:
@@ -88,9 +88,9 @@ class Actors:
             self._has = has if is_masked or not has.all() else None
         elif is_masked:
             raise ValueError(
-                f"{name} has masks of actions, which are heeded where all actions are Discrete, but "
-                f"they are {self.action_space}: leave the entry {ACTION_MASK!r} out, or number the "
-                "actions through."
+                f"{name} has action masks, which work only where all actions are Discrete, but "
+                f"they are {self.action_space}: leave out the entry {ACTION_MASK!r}, or number "
+                "all actions consecutively."
             )
         self.state = _state_of(env)
 
@@ -161,8 +161,9 @@ class Actors:
         if self._has is None:
             if given:
                 raise ValueError(
-                    f"{self._name} gives {next(iter(given))} an {ACTION_MASK!r}, but gave nobody one "
-                    "when it was first reset: give one then too, such as one that allows every action."
+                    f"{self._name} gives {next(iter(given))} an {ACTION_MASK!r}, but gave no "
+                    "agent one when it was first reset: return one then too, such as one that "
+                    "allows every action."
                 )
             return None
         masks = self._has.copy()

@@ -49,9 +49,9 @@ class Vector(Copies):
         self._has_its_seeds = _ENVPOOL in bases  # EnvPool takes seeds in its constructor
         if self._has_its_seeds and pool.config["batch_size"] != pool.config["num_envs"]:
             raise ValueError(
-                "A step must be one of all environments, but this EnvPool steps "
-                f"{pool.config['batch_size']} of {pool.config['num_envs']} at a time: make it without "
-                "batch_size."
+                "Each step must be of all environments, but this EnvPool steps "
+                f"{pool.config['batch_size']} of {pool.config['num_envs']} at a time: make it "
+                "without batch_size."
             )
         self.env, self.given, self.n_envs = env, given, env.num_envs
         self.environments = (
@@ -139,9 +139,9 @@ def _check_kept(env: object, last: PyTree, first: PyTree) -> None:
     arrays = zip(jax.tree.leaves(last), jax.tree.leaves(first), strict=False)
     if any(np.shares_memory(*pair) for pair in arrays):
         raise ValueError(
-            f"{_name_of(env)} returns each observation in the same array, so that the last one of an "
-            "episode is lost in a vector with AutoresetMode.SAME_STEP: return copies, or make the "
-            "vector with AutoresetMode.DISABLED."
+            f"{_name_of(env)} returns each observation in the same array, so the last one of an "
+            "episode is lost in a vector with AutoresetMode.SAME_STEP: return copies, or make "
+            "the vector with AutoresetMode.DISABLED."
         )
 
 
@@ -215,8 +215,8 @@ def start_of(env: gymnasium.Env, returned: Any) -> tuple[PyTree, Any]:
     """The observation and info of a reset; raises `TypeError` for anything else."""
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise TypeError(
-            f"{_name_of(env)}.reset must return a tuple (observation, info), got {_kind(returned)}: "
-            "environments of the old Gym return the observation alone."
+            f"{_name_of(env)}.reset must return a tuple (observation, info), got "
+            f"{_kind(returned)}: environments of old Gym return the observation alone."
         )
     return returned
 
@@ -225,8 +225,9 @@ def step_of(env: gymnasium.Env, returned: Any) -> tuple[PyTree, float, bool, boo
     """The observation, reward, both flags and info of a step; raises `TypeError` for anything else."""
     if not isinstance(returned, tuple) or len(returned) != 5:
         raise TypeError(
-            f"{_name_of(env)}.step must return a tuple (observation, reward, terminated, truncated, "
-            f"info), got {_kind(returned)}: environments of the old Gym return four, with one done."
+            f"{_name_of(env)}.step must return a tuple (observation, reward, terminated, "
+            f"truncated, info), got {_kind(returned)}: environments of old Gym return four, "
+            "with one done."
         )
     observation, reward, terminated, truncated, info = returned
     ends = _flag_of(env, "terminated", terminated), _flag_of(env, "truncated", truncated)

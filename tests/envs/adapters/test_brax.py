@@ -43,7 +43,9 @@ def test_takes_wrappers_off_that_reset_and_count():
     assert made.max_steps == 7
     repeats = as_environment(envs.create("fast", episode_length=6, action_repeat=2))
     assert lasts(repeats, np.zeros(1), 3) == [(False, False)] * 2 + [(False, True)]
-    with pytest.raises(TypeError, match=r"VmapWrapper makes many .* of one: pass env.env"):
+    with pytest.raises(
+        TypeError, match=r"VmapWrapper makes one environment into many: pass env.env"
+    ):
         as_environment(envs.create("fast", batch_size=4))
     with pytest.raises(TypeError, match="Fast holds its own parameters: pass None"):
         as_environment(envs.fast.Fast(), 3)

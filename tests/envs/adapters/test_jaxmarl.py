@@ -84,7 +84,9 @@ def test_equal_environments_are_equal():
 
     assert agent() == agent()
     assert agent() != agent(max_steps=3)
-    with pytest.raises(ValueError, match=r"one actor, but SimpleSpreadMPE has 3. Use IPPO"):
+    with pytest.raises(
+        ValueError, match=r"single agent, but SimpleSpreadMPE has n_actors=3. Use IPPO"
+    ):
         PPO(jaxmarl.make("MPE_simple_spread_v3"), None, ppo.AgentConfig())
 
 

@@ -66,7 +66,7 @@ def test_takes_native_environments_without_wrappers_that_reset():
     assert type(env.env) is type(native)
     config = dqn.AgentConfig()
     assert DQN(env, None, config) == DQN("jumanji:Game2048-v1", None, config)
-    with pytest.raises(TypeError, match="VmapWrapper makes many environments of one"):
+    with pytest.raises(TypeError, match="VmapWrapper makes one environment into many"):
         as_environment(wrappers.VmapWrapper(native))
 
 

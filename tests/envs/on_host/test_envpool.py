@@ -46,7 +46,7 @@ def test_an_agent_learns_in_a_pool_and_is_evaluated_elsewhere():
     config = ppo.AgentConfig(
         n_steps=2, batch_size=N_ENVS, rollout_length=8, minibatch_size=1, n_evals=2
     )
-    with pytest.raises(ValueError, match="none can be made for evaluations"):
+    with pytest.raises(ValueError, match="cannot be copied for evaluations"):
         PPO(pool(), None, config)
     agent = PPO(Gymnasium(pool(), eval_env=gymnasium.make("CartPole-v1")), None, config)
     runner, metrics = agent.train(jax.random.key(0), ppo.HyperParameters(), progress=False)

@@ -301,7 +301,7 @@ def test_copies_are_taken_and_given_back():
     for shared in (lambda: one, SyncVectorEnv([Walk], autoreset_mode=DISABLED)):
         with (
             Gymnasium(shared).playing("training", 1, terms),
-            pytest.raises(ValueError, match=r"is being played in already, .* vector of its own"),
+            pytest.raises(ValueError, match=r"is already in use, .* its own environment or vector"),
         ):
             Gymnasium(shared).playing("training", 1, terms).__enter__()
         with Gymnasium(shared).playing("training", 1, terms):

@@ -192,10 +192,10 @@ def test_masks_are_those_of_infos_or_of_observations():
     np.testing.assert_array_equal(obs["observation"][1], observations["b"]["observation"])
     np.testing.assert_array_equal(obs["action_mask"][1], observations["b"]["action_mask"])
     assert actors.observation_space.shape == (2,)
-    with pytest.raises(ValueError, match=r"masks of actions, .* but they are MultiDiscrete"):
+    with pytest.raises(ValueError, match=r"action masks, .* but they are MultiDiscrete"):
         Actors(Still([seen] * 2, [spaces.MultiDiscrete([2, 3])] * 2), "still")
     env = Still([NUMBERS] * 2, TWO)
-    with pytest.raises(ValueError, match="gives b an 'action_mask', but gave nobody one when"):
+    with pytest.raises(ValueError, match="gives b an 'action_mask', but gave no agent one when"):
         Actors(env, "still").observation(env.reset()[0], {"b": infos[1]}, BOTH, None)
 
 
@@ -236,7 +236,9 @@ def test_actions_of_boxes_of_double_precision_stay_within_them(sizes):
 def test_no_environment_is_played_in_twice():
     """As in vectors of Gymnasium."""
     env = Relay()
-    with pytest.raises(ValueError, match=r"The same Relay is there twice.*`\[env\] \* n` do not"):
+    with pytest.raises(
+        ValueError, match=r"The same Relay is there twice.*not `lambda: env` or `\[env\] \* n`"
+    ):
         PettingZoo([env] * 2).playing("training", 2, TERMS).__enter__()
     several = PettingZoo([Relay(), Relay()])
     with several.playing("training", 2, TERMS), pytest.raises(ValueError, match="relay is being"):
