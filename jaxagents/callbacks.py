@@ -174,7 +174,7 @@ def as_callbacks(callbacks: object) -> list[Callback]:
     """
     if isinstance(callbacks, Callback) or callable(callbacks):
         raise TypeError(
-            f"callbacks must be a list of callbacks, got {callbacks!r} alone: put it in brackets."
+            f"callbacks must be a list of callbacks, got a single {callbacks!r}: put it in brackets."
         )
     if not isinstance(callbacks, Iterable):
         raise TypeError(f"callbacks must be a list of callbacks, got {callbacks!r}.")
@@ -186,8 +186,8 @@ def _as_callback(callback: object) -> Callback:
         return callback
     if isinstance(callback, type) or not callable(callback):
         raise TypeError(
-            "A callback must be a jaxagents.callbacks.Callback, or a function of the progress that is "
-            f"called at each evaluation point, got {callback!r}."
+            "A callback must be a jaxagents.callbacks.Callback, or a function that takes the "
+            f"progress at each evaluation point, got {callback!r}."
         )
     return _Function(cast(Callable[[Progress], bool | None], callback))
 
@@ -195,7 +195,7 @@ def _as_callback(callback: object) -> Callback:
 def _mean(progress: Progress, metric: str) -> float:
     if metric not in progress.metrics:
         raise KeyError(
-            f"There is no metric {metric!r} to look at, but {sorted(progress.metrics)}. There are "
-            "returns if the agent is evaluated during training."
+            f"There is no metric {metric!r}; there are {sorted(progress.metrics)}. Returns are "
+            "among them if the agent is evaluated during training."
         )
     return progress.metrics[metric]

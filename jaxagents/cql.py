@@ -114,8 +114,8 @@ class HyperParameters(SACHyperparameters, DiscreteCQLHyperparameters):
         is_learned = self.target_action_gap is not None
         if is_learned and is_schedule(weight):
             raise ValueError(
-                f"{path}conservative_weight is learned with a target_action_gap: give a number to start "
-                f"from, not a {type(weight).__name__}."
+                f"{path}conservative_weight is learned with a target_action_gap: pass a number "
+                f"to start from, not a {type(weight).__name__}."
             )
         if is_learned and not is_traced(weight) and np.any(np.asarray(weight) == 0.0):
             raise ValueError(
@@ -163,8 +163,8 @@ class CQLLearner(SACLearner):
         if self.weight is None:
             if self.hyperparams.target_action_gap is not None:
                 raise ValueError(
-                    "target_action_gap needs a weight of the penalty that is learned, but this learner "
-                    "was made without one: give target_action_gap from the start of a training."
+                    "target_action_gap needs a learned weight of the penalty, but this learner "
+                    "was made without one: set target_action_gap from the start of a run."
                 )
             return learner, info
         slack = self.hyperparams.target_action_gap - info["conservative_penalty"]

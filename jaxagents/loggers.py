@@ -39,7 +39,9 @@ def as_loggers(loggers: object) -> list[Logger]:
     listed = list(loggers)
     for logger in listed:
         if isinstance(logger, type) or not hasattr(logger, "log"):
-            raise TypeError(f"loggers must have a method log(step, metrics), got {logger!r}.")
+            raise TypeError(
+                f"Each of the loggers must have a method log(step, metrics), got {logger!r}."
+            )
     return listed
 
 
@@ -126,7 +128,7 @@ class JSONLLogger(ClosingLogger):
         """
         if self._step_name in metrics:
             raise ValueError(
-                f"{self._step_name!r} names the step here: give that metric another name."
+                f"{self._step_name!r} is the name of the step: give that metric another name."
             )
         line = json.dumps(to_json({self._step_name: step, **_numbers(metrics)}))
         self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -79,8 +79,9 @@ class AgentConfig(PQNConfig, LearnerAgentConfig):
             n = self.batch_size // self.n_groups
             sizes = ", ".join(str(whole * i) for i in range(1, n + 1) if n % i == 0)
             raise ValueError(
-                f"{name}.minibatch_size must be a multiple of rollout_length * n_groups ({whole}) where "
-                f"the critic has a memory, got {self.minibatch_size}. Values that would do: {sizes}."
+                f"{name}.minibatch_size must be a multiple of rollout_length * n_groups "
+                f"({whole}) where the critic has a memory, got {self.minibatch_size}. Values "
+                f"that work: {sizes}."
             )
         what = f"the {self.n_minibatches} minibatches of a rollout"
         check_multiple(f"{name}.gradient_steps", self.gradient_steps, self.n_minibatches, what)

@@ -198,14 +198,14 @@ class RNDBase(PPOBase):
         name, embedding = f"{type(self.config).__name__}.embedding_network", _embedding_of(self)
         if remembers(embedding):
             raise TypeError(
-                f"{name} must map one observation to a vector, but it has a memory: put that into "
-                "actor_network and critic_network."
+                f"{name} must map one observation to a vector, but it has a memory: use "
+                "memories in actor_network and critic_network."
             )
         key = jax.random.key(0)
         vector, _ = jax.eval_shape(lambda x: embedding.init_with_output(key, x), self._observation)
         if len(vector.shape) != 1:
             raise ValueError(
-                f"{name} must give a vector for one observation, got the shape {vector.shape}."
+                f"{name} must output a vector for one observation, got the shape {vector.shape}."
             )
 
 

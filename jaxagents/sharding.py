@@ -98,8 +98,9 @@ def make_mesh(n_devices: int | None = None) -> Mesh:
     n_devices = len(devices) if n_devices is None else positive("n_devices", n_devices)
     if not 1 <= n_devices <= len(devices):
         raise ValueError(
-            f"A mesh can have 1 to {len(devices)} devices here, got {n_devices}. More CPU devices are "
-            "made by the environment variable XLA_FLAGS=--xla_force_host_platform_device_count=8."
+            f"A mesh can have 1 to {len(devices)} devices here, got {n_devices}. Set the "
+            "environment variable XLA_FLAGS=--xla_force_host_platform_device_count=8 for more "
+            "CPU devices."
         )
     return Mesh(np.array(devices[:n_devices]), (DATA_AXIS,))
 

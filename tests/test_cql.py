@@ -133,7 +133,7 @@ def continuous_learner_of(network, **fields):
 def test_a_gap_is_refused_where_the_weight_has_been_fixed():
     learner = jax.eval_shape(lambda: continuous_learner_of(linear.Critics()))
     later = learner.replace(hyperparams=learner.hyperparams.replace(target_action_gap=1.0))
-    with pytest.raises(ValueError, match="give target_action_gap from the start of a training"):
+    with pytest.raises(ValueError, match="set target_action_gap from the start of a run"):
         jax.eval_shape(CQLLearner.update, later, linear.batch_with(CQLLearner))
 
 

@@ -301,7 +301,7 @@ def test_batches_that_do_not_fit_are_refused(row):
         ({**batch, "weights": np.ones((16, 1))}, "'weights' must have one number for each sample"),
         ({**batch, "discounts": np.ones(4)}, r"'discounts' has shape \(4,\), but 'actions' has"),
         ({**batch, "observations": batch["observations"][0]}, "but 'actions' has shape"),
-        (jax.tree.map(lambda x: x[:0], batch), r"one sample or more, got 'actions' of shape \(0"),
+        (jax.tree.map(lambda x: x[:0], batch), r"at least one sample, got 'actions' of shape \(0"),
         ({**batch, "actions": batches["actions"]}, "'actions' must have one .* for each sample"),
     ]
     if row.learner.discrete_actions:
@@ -351,6 +351,6 @@ def test_targets_of_a_hook_are_of_each_sample(name, hook, spoilt):
         return spoilt(getattr(row.learner, hook)(self, *args))
 
     own = row._replace(learner=type("Own", (row.learner,), {hook: targets}))
-    message = r"Own\._.* must give .* each sample, .*got shape \("
+    message = r"Own\._.* must return .* each sample, .*got shape \("
     with jax.numpy_rank_promotion("allow"), pytest.raises(ValueError, match=message):
         jax.eval_shape(lambda: own.create().update(row.batch()))

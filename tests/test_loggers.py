@@ -98,7 +98,7 @@ def test_json_lines_can_count_steps_by_another_name(tmp_path):
     logger = JSONLLogger(path, step_name="step")
     logger.log(np.int64(7), {"x": np.float32("nan"), "y": -jnp.inf})
     assert read_lines(path) == [{"step": 7, "x": None, "y": "-inf"}]
-    with pytest.raises(ValueError, match="'step' names the step here"):
+    with pytest.raises(ValueError, match="'step' is the name of the step"):
         logger.log(8, {"step": 1.0})
     assert len(read_lines(path)) == 1
 

@@ -293,7 +293,7 @@ def test_refuses_what_is_no_training():
         ({"returns": np.ones(3)}, ValueError, "must hold 'update_step' or 'step'"),
         ({"step": np.ones((1, 1, 1, 1))}, ValueError, r"got shape \(1, 1, 1, 1\)"),
         ([metrics_of(2, 2), metrics_of()], ValueError, "several sets of hyperparameters"),
-        ([metrics_of(), {"step": np.arange(3)}], ValueError, "and not both"),
+        ([metrics_of(), {"step": np.arange(3)}], ValueError, "Runs must all count"),
         ([metrics_of(), {"update_step": np.arange(4) + 100}], ValueError, "at the same steps"),
         ([metrics_of(), metrics_of(actors=(2,))], ValueError, "all the input arrays must have"),
         (metrics_of(n_points=0), ValueError, r"no points to draw yet: .* has shape \(0,\)"),
@@ -304,11 +304,11 @@ def test_refuses_what_is_no_training():
 
 def test_refuses_folders_without_metrics(tmp_path):
     for text, error, message in (
-        (None, FileNotFoundError, "holds no metrics.jsonl: give the checkpoint_dir"),
+        (None, FileNotFoundError, "holds no metrics.jsonl: pass the checkpoint_dir"),
         ("", ValueError, "no points yet"),
         ("{oops\n", ValueError, "line 1 is not JSON"),
-        ("3\n", ValueError, "line 1 is not a point"),
-        ('{"returns": 1}\n', ValueError, "line 1 is not a point"),
+        ("3\n", ValueError, "line 1 is not an evaluation point"),
+        ('{"returns": 1}\n', ValueError, "line 1 is not an evaluation point"),
     ):
         if text is not None:
             (tmp_path / "metrics.jsonl").write_text(text)

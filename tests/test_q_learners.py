@@ -310,7 +310,10 @@ def shapes_after_an_update(learner):
 
 @pytest.mark.parametrize(
     ("change", "found"),
-    [(jnp.mean, r"\(\), their mean"), (lambda x: x[:, None], r"\(16, 1\): is one of its arrays")],
+    [
+        (jnp.mean, r"\(\), such as their mean"),
+        (lambda x: x[:, None], r"\(16, 1\): is one of its arrays"),
+    ],
 )
 def test_losses_of_another_shape_are_named(change, found):
     class Misshapen(Cautious):
@@ -319,7 +322,7 @@ def test_losses_of_another_shape_are_named(change, found):
             return change(losses), info
 
     message = (
-        rf"Misshapen._loss must give one loss for each sample, of shape \(16,\), got shape {found}"
+        rf"Misshapen._loss must return one loss for each sample, shape \(16,\), got shape {found}"
     )
     with pytest.raises(ValueError, match=message):
         shapes_after_an_update(Misshapen)

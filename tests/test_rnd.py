@@ -129,7 +129,7 @@ class Table(nn.Module):
     ("network", "error", "message"),
     [
         (WithMemory(CategoricalActor(2), nn.GRUCell(4)), TypeError, "has a memory"),
-        (Table(), ValueError, r"must give a vector for one observation, got the shape \(2, 3\)"),
+        (Table(), ValueError, r"must output a vector for one observation, got the shape \(2, 3\)"),
     ],
 )
 def test_says_what_an_embedding_must_be(network, error, message):

@@ -235,7 +235,8 @@ class Dataset(rows.Sampled):
         n_first = round(fraction * self._size)
         if not 0 < n_first < self._size:
             raise ValueError(
-                f"fraction must leave rows on both sides of {self._size}, got {fraction}."
+                f"fraction must leave at least one of the {self._size} rows on each side, got "
+                f"{fraction}."
             )
         in_first = np.zeros(self._size, bool)
         in_first[np.random.default_rng(seed).permutation(self._size)[:n_first]] = True
@@ -297,13 +298,11 @@ class Dataset(rows.Sampled):
         """
         positive("n", n)
         if "discounts" in self:
-            raise ValueError(
-                "The dataset has 'discounts', so that its rows are several steps already."
-            )
+            raise ValueError("The dataset has 'discounts', so its rows already span several steps.")
         if not self._in_order:
             raise ValueError(
-                "n_step needs rows that follow each other in time, but some of this dataset were left "
-                "out or moved: take n_step before split and get_subset."
+                "n_step needs rows in time order, but some rows of this dataset were removed "
+                "or moved: call n_step before split and get_subset."
             )
         rows.check_columns("n_step", ("rewards", *rows.OF_THE_LAST), self, "the dataset")
         rows.check_ends(self["masks"], self["ends"])
@@ -358,8 +357,9 @@ class Dataset(rows.Sampled):
             return self
         if box is None or actions is None:
             raise ValueError(
-                "The dataset does not say in which box its actions are, so that they cannot be "
-                "rescaled: give action_space to Dataset or to Dataset.load, such as env.action_space."
+                "The dataset does not know the bounds of its actions, so they cannot be "
+                "rescaled: pass action_space to Dataset or Dataset.load, such as "
+                "env.action_space."
             )
         unit = units.box_of((-1.0, 1.0), box.shape)
         if box == unit:

@@ -385,8 +385,8 @@ class DeviceBuffer(struct.PyTreeNode):
         """
         if jnp.ndim(self.size):
             raise ValueError(
-                f"These are buffers of shape {jnp.shape(self.size)}; take one at a time, such as "
-                "jax.tree.map(lambda x: x[0], buffers)."
+                f"These are stacked buffers of shape {jnp.shape(self.size)}; use one at a time, "
+                "such as jax.tree.map(lambda x: x[0], buffers)."
             )
         n_times = int(self.size) // self.n_envs
         oldest = int(self.position) if self.size == self.capacity else 0
@@ -460,7 +460,7 @@ def _convert(transitions: PyTree, storage: PyTree, n_envs: int) -> PyTree:
     for name, array in held.items():
         shape, expected = jnp.shape(new[name]), (n_envs, *array.shape[1:])
         if shape != expected:
-            raise ValueError(f"{name!r} has shape {shape}, where {expected} would fit.")
+            raise ValueError(f"{name!r} has shape {shape}, but the buffer needs {expected}.")
         rows.check_kind(name, jnp.result_type(new[name]), array.dtype)
     leaves = [jnp.asarray(new[name], array.dtype) for name, array in held.items()]
     return jax.tree.unflatten(jax.tree.structure(storage), leaves)

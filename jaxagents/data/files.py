@@ -98,8 +98,8 @@ def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
             return
         if item.external or item.is_virtual:
             raise ValueError(
-                f"{path} keeps {name!r} in other files, which are not read: copy the arrays into one "
-                "file of their own."
+                f"{path} keeps {name!r} in other files, which are not read: copy all arrays "
+                "into one file."
             )
         flat[name] = np.asarray(item[()])
         if name == "actions" and {"low", "high"} <= item.attrs.keys():

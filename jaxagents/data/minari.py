@@ -46,7 +46,9 @@ def from_minari(
     source = minari.load_dataset(dataset) if isinstance(dataset, str) else dataset
     space = getattr(source, "action_space", None)
     if rescale_actions and units.box_of(space) is None:
-        raise ValueError(f"Only actions of a bounded box can be rescaled, not actions of {space}.")
+        raise ValueError(
+            f"Only bounded continuous actions can be rescaled, not actions of {space}."
+        )
     n_rows, start = source.total_steps, 0
     arrays: dict[str, np.ndarray] = {}
     for episode in source:
@@ -56,8 +58,8 @@ def from_minari(
         start += len(episode)
     if not 0 < start == n_rows:
         raise ValueError(
-            f"The Minari dataset {source.id!r} must have steps, as many as it says: it says "
-            f"{n_rows}, and has {start}."
+            f"The Minari dataset {source.id!r} must have as many steps as it says, and at least "
+            f"one: it says {n_rows}, and has {start}."
         )
     loaded = Dataset(rows.unflatten(arrays), seed, space)
     return loaded.rescale_actions() if rescale_actions else loaded
@@ -85,7 +87,7 @@ def _arrays(key: str, nested: Any) -> dict[str, np.ndarray]:
     flat = rows.flatten({key: _in_dicts(nested)})
     for name, array in flat.items():
         if array.dtype.kind == "O":
-            raise TypeError(f"{name!r} is not made of arrays of numbers or text.")
+            raise TypeError(f"{name!r} does not consist of arrays of numbers or text.")
     return flat
 
 
@@ -172,7 +174,7 @@ def to_minari(
 def _spaces(env: Any, observation_space: Any, action_space: Any) -> dict[str, Any]:
     if observation_space is None or action_space is None:
         if env is None:
-            raise ValueError("Without env, both observation_space and action_space must be given.")
+            raise ValueError("Without env, pass both observation_space and action_space.")
         import gymnasium
 
         made_env = env if isinstance(env, gymnasium.Env) else gymnasium.make(env)

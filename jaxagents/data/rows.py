@@ -147,7 +147,7 @@ def as_array(name: str, value: object) -> np.ndarray:
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise ValueError(f"{name!r} is no array: {error}") from None
+        raise ValueError(f"{name!r} is not an array: {error}") from None
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
@@ -193,9 +193,9 @@ def chosen(indx: PyTree, n_rows: int) -> np.ndarray:
             f"Booleans must be one for each of the {n_rows} rows, got shape {indices.shape}."
         )
     if indices.size and indices.dtype.kind not in "biu":
-        raise TypeError(f"Rows are chosen by whole numbers or by booleans, got {indices.dtype}.")
+        raise TypeError(f"Rows are chosen by integers or by booleans, got {indices.dtype}.")
     if indices.ndim == 0:
-        raise ValueError(f"Rows are chosen by a list of numbers, got {indices}; try [{indices}].")
+        raise ValueError(f"Rows are chosen by a list of indices, got {indices}; try [{indices}].")
     return np.flatnonzero(indices) if indices.dtype == bool else indices.astype(np.intp, copy=False)
 
 
@@ -266,7 +266,7 @@ def check_ends(masks: np.ndarray, ends: np.ndarray) -> None:
     terminated_inside = (np.asarray(masks) == 0) & ~np.asarray(ends, bool)
     if terminated_inside.any():
         row = int(np.argmax(terminated_inside))
-        raise ValueError(f"Row {row} has a mask of 0, so the row must be an end.")
+        raise ValueError(f"Row {row} has a mask of 0, so 'ends' must be true there.")
 
 
 def check_kind(
@@ -286,8 +286,8 @@ def check_kind(
     """
     if not np.can_cast(dtype, expected, "same_kind"):
         raise TypeError(
-            f"{name!r} has type {dtype}, but the buffer holds {expected}, as in the example that it was "
-            f"created with: make the example {dtype}, or cast what is added to {expected}."
+            f"{name!r} has type {dtype}, but the buffer holds {expected}, like the example that "
+            f"it was created with: make the example {dtype}, or cast what you add to {expected}."
         )
     if numbers is not None and expected.kind in "iu" and not np.can_cast(dtype, expected):
         limits, numbers = np.iinfo(expected), np.asarray(numbers)

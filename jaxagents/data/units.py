@@ -65,7 +65,8 @@ def box_of(space: Bounds, shape: tuple[int, ...] | None = None) -> Box | None:
     if callable(space) or isinstance(space, str | int | float):
         raise TypeError(
             "action_space must be a space, such as env.action_space of Gymnasium or "
-            f"env.action_space(env_params) of gymnax, or a pair of bounds, as (-1, 1), got {space!r}."
+            "env.action_space(env_params) of gymnax, or a pair of bounds, such as (-1, 1), got "
+            f"{space!r}."
         )
     if type(space) in (tuple, list):  # spaces may be named tuples
         low, high = (np.asarray(bound, np.float32) for bound in space)

@@ -17,7 +17,8 @@ _KINDS = "biufV"
 _MOST_AXES = 3
 """Arrays with more axes, rows included, hold images, which are not normalised."""
 _WRONG_MASK = (
-    "must be 0 where the environment ended the episode and 1 elsewhere, got {value:g} or the like"
+    "must be 0 where the environment ended the episode and 1 elsewhere, got values such as "
+    "{value:g}"
 )
 
 
@@ -61,8 +62,9 @@ def check_values(arrays: Mapping[str, Any]) -> None:
                 row = np.atleast_1d(values[wrong[0]])
                 value = row[~is_right(row)][0]
                 raise ValueError(
-                    f"{name!r} {message.format(value=value)} in {len(wrong)} of {len(values)} rows, "
-                    f"first in row {wrong[0]}: leave these rows out, with get_subset, or mend them."
+                    f"{name!r} {message.format(value=value)} in {len(wrong)} of {len(values)} "
+                    f"rows, first in row {wrong[0]}: leave these rows out, with get_subset, or "
+                    "correct them."
                 )
 
 
@@ -78,7 +80,7 @@ def check_order(user: str, dataset: Dataset) -> None:
     Raises:
         ValueError: Rows are missing or out of order.
     """
-    found = "" if dataset.in_order else "rows were left out or moved by split or get_subset"
+    found = "" if dataset.in_order else "split or get_subset removed or moved rows"
     observed, successors = (
         rows.flatten({"x": dataset.get(key, {})}) for key in ("observations", "next_observations")
     )
@@ -87,14 +89,13 @@ def check_order(user: str, dataset: Dataset) -> None:
         wrong = np.flatnonzero(~(np.all(same, axis=0) | np.asarray(dataset["ends"], bool)[:-1]))
         if wrong.size:
             found = (
-                f"the 'next_observations' of row {wrong[0]} are not the 'observations' of the next row, "
-                f"and so in {len(wrong)} of {len(dataset)} rows"
+                f"the 'next_observations' of row {wrong[0]} are not the 'observations' of the "
+                f"next row, as in {len(wrong)} of {len(dataset)} rows"
             )
     if found:
         raise ValueError(
-            f"{user} has a memory, which follows episodes step by step, but {found}: give the "
-            "rows of whole episodes in the order of time, the last of each marked among the "
-            "'ends'."
+            f"{user} has a memory, which follows episodes step by step, but {found}: keep the "
+            "rows of each episode together, in time order, with the last one marked in 'ends'."
         )
 
 
@@ -162,10 +163,10 @@ def reward_factor(dataset: Dataset | Mapping[str, PyTree]) -> np.float32:
         of_all = processes.gathered(np.asarray([longest, highest, lowest], np.float32)).T
         longest, highest, lowest = of_all[0].max(), of_all[1].max(), of_all[2].min()
     if not highest > lowest:
-        found = f"has only episodes that return {highest:g}" if longest else "has none"
+        found = f"has only episodes with a return of {highest:g}" if longest else "has none"
         raise ValueError(
-            "normalise_rewards needs whole episodes, with 'ends', whose returns differ, but the "
-            f"dataset {found}."
+            "normalise_rewards needs whole episodes, with 'ends', and with different returns, "
+            f"but the dataset {found}."
         )
     return np.float32(longest / (highest - lowest))
 
@@ -177,8 +178,8 @@ def _return_range(dataset: Dataset | Mapping[str, PyTree]) -> tuple[float, float
     if "discounts" in dataset:
         raise ValueError(
             "normalise_rewards needs the rewards of single steps, but in a dataset with "
-            "'discounts' they are sums over several. Give the dataset that n_step returns, "
-            "not a copy of its arrays: it knows them."
+            "'discounts' they are sums over several steps. Pass the dataset that n_step "
+            "returned, which knows them, not a copy of its arrays."
         )
     rows.check_columns("normalise_rewards", ("rewards", "ends"), dataset, "the dataset")
     check_values({"rewards": dataset["rewards"]})

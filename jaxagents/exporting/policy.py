@@ -90,8 +90,8 @@ class ExportedPolicy:
         """
         if self._carry:
             raise TypeError(
-                "This policy has a memory: call carry, action = policy.act(carry, observation), at "
-                "first with policy.initial_carry()."
+                "This policy has a memory: call carry, action = policy.act(carry, "
+                "observation), first with policy.initial_carry()."
             )
         return self.act([], observation, rng)[1]
 
@@ -158,8 +158,8 @@ class ExportedPolicy:
                 faults = {"are missing": missing, "are unknown": unknown}
                 found = " and ".join(f"{names} {what}" for what, names in faults.items() if names)
                 raise ValueError(
-                    f"This policy takes an observation with the entries {self._entries}, but of this "
-                    f"one {found}."
+                    f"This policy takes an observation with the entries {self._entries}, but in "
+                    f"this one {found}."
                 )
             return [_as_array(named[entry]) for entry in self._entries]
         return [_as_array(leaf) for leaf in named.values()]
@@ -219,10 +219,10 @@ def load_policy(path: str | os.PathLike) -> ExportedPolicy:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except safetensors.SafetensorError as error:
-        raise ValueError(f"{path} is no file of safetensors: {error}.") from error
+        raise ValueError(f"{path} is not a safetensors file: {error}.") from error
     if metadata.get("format") != FORMAT:
         raise ValueError(
-            f"{path} is no policy that export_policy of this version has written: its format is "
+            f"{path} is not a policy that export_policy of this version wrote: its format is "
             f"{metadata.get('format')!r}."
         )
     return ExportedPolicy(
@@ -247,8 +247,9 @@ def _programs_of(
     except Exception as error:  # damaged bytes may raise anything
         raise ValueError(
             f"JAX {jax.__version__} cannot read the programs of {path}, which JAX "
-            f"{metadata.get('jax')} has written ({type(error).__name__}: {error}): the file is damaged, "
-            "or the two are too far apart. Export the policy again, from a checkpoint."
+            f"{metadata.get('jax')} wrote ({type(error).__name__}: {error}): the file is "
+            "damaged, or the versions are too far apart. Export the policy again, from a "
+            "checkpoint."
         ) from error
 
 
@@ -290,8 +291,8 @@ def _key_data(rng: RandomKey, batch: tuple[int, ...], words: int) -> Array:
     key = as_key(rng)
     if key.ndim:
         raise ValueError(
-            f"A policy takes one random key, also for a batch, got keys of shape {key.shape}: to act "
-            "with each of them, use jax.vmap."
+            f"A policy takes one random key, even for a batch, got keys of shape {key.shape}: "
+            "to act with each of them, use jax.vmap."
         )
     data = jax.random.key_data(jax.random.split(key, batch) if batch else key)
     if data.shape[-1] != words:
@@ -313,7 +314,7 @@ def _cast(x: AnyArray, dtype: np.dtype, what: str) -> AnyArray:
     kinds, is_whole = [np.bool_, jnp.integer, jnp.floating], jnp.issubdtype(dtype, jnp.integer)
     if not any(jnp.issubdtype(x.dtype, kind) for kind in kinds[: 2 if is_whole else 3]):
         raise TypeError(
-            f"This policy takes {what} of dtype {dtype}, got {x.dtype}: cast it first, as by "
+            f"This policy takes {what} of dtype {dtype}, got {x.dtype}: cast it first, as in "
             f"np.asarray(x, np.{dtype})."
         )
     if x.dtype == dtype:

@@ -57,8 +57,8 @@ def export_policy(
     path = Path(path).expanduser()
     if path.suffix not in ("", _ENDING):
         raise ValueError(
-            f"export_policy writes a file of safetensors, which jaxagents.load_policy reads, not one of "
-            f"{path.suffix}: let its name end in {_ENDING}, got {path}."
+            "export_policy writes safetensors files, which jaxagents.load_policy reads, not "
+            f"{path.suffix}: use a name that ends in {_ENDING}, got {path}."
         )
     numpy_files = require("safetensors.numpy", EXTRA)
     require("flatbuffers", EXTRA)

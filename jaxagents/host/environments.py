@@ -41,8 +41,8 @@ def rescale_actions(env: EnvT) -> EnvT:
     """
     if not isinstance(env, gymnasium.Env | VectorEnv):
         raise TypeError(
-            "env must be a Gymnasium environment, as gymnasium.make gives it, or a vector of them, as "
-            f"gymnasium.make_vec does, got {type(env).__name__}."
+            "env must be a Gymnasium environment from gymnasium.make, or a vector of them from "
+            f"gymnasium.make_vec, got {type(env).__name__}."
         )
     _, space = spaces_of_one(env)
     check_action_space(space)
@@ -52,8 +52,9 @@ def rescale_actions(env: EnvT) -> EnvT:
         raise ValueError(f"Actions must be Discrete, or a Box of floats, got {space}.")
     if not space.is_bounded():
         raise ValueError(
-            f"Box actions need finite bounds, to be rescaled from [-1, 1], got {space}: choose them "
-            "with gymnasium.wrappers.TransformAction, and leave out ClipAction, which takes them away."
+            f"Continuous actions need finite bounds, to be rescaled from [-1, 1], got {space}: "
+            "set them with gymnasium.wrappers.TransformAction, and leave out ClipAction, which "
+            "removes them."
         )
     if np.all(space.low == -1) and np.all(space.high == 1):
         return env

@@ -217,7 +217,7 @@ def supply_rng(f: Callable[..., PyTree], rng: RandomKey | None = None) -> Policy
 def _check_single(env: object) -> None:
     if not isinstance(env, gymnasium.Env):
         raise TypeError(
-            "env must be a single Gymnasium environment, as gymnasium.make gives it (and not "
+            "env must be a single Gymnasium environment, from gymnasium.make (not "
             f"gymnasium.make_vec), got {type(env).__name__}."
         )
 
@@ -263,7 +263,7 @@ def _to_space(action: PyTree, space: gymnasium.Space) -> PyTree:
     if array.shape != space.shape or not np.can_cast(array.dtype, space.dtype, "same_kind"):
         raise ValueError(
             f"The policy must map one observation to one action of {space}, which has shape "
-            f"{space.shape} and dtype {space.dtype}; it gave shape {array.shape} and dtype "
+            f"{space.shape} and dtype {space.dtype}; it returned shape {array.shape} and dtype "
             f"{array.dtype}."
         )
     if isinstance(space, gymnasium.spaces.Discrete):

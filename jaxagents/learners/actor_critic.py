@@ -161,8 +161,8 @@ class ActorCriticLearner(Learner[ActorCriticConfigT, ActorCriticHyperparametersT
         if values.shape[1:] != expected or not values.shape:
             axes = ", ".join(["critics", *map(str, expected)])
             raise ValueError(
-                f"critic_network must give values of shape ({axes}), got {values.shape}: make several "
-                "critics with jaxagents.networks.ensemblize(Critic, 2)()."
+                f"critic_network must output values of shape ({axes}), got {values.shape}: make "
+                "several critics with jaxagents.networks.ensemblize(Critic, 2)()."
             )
 
 

@@ -41,14 +41,11 @@ def check_example(
     dtype, kind = jnp.result_type(actions), jnp.integer if is_discrete else jnp.floating
     if not jnp.issubdtype(dtype, kind):
         raise TypeError(
-            f"The learner takes {kind.__name__} actions, got an example of type {dtype}."
+            f"The learner takes {'integer' if is_discrete else 'float'} actions, got an example of type {dtype}."
         )
     shape = jnp.shape(actions)
     if not is_discrete and not shape:
-        raise ValueError(
-            "The learner takes actions with a last axis of components, got a scalar: an environment's "
-            "action has shape (action_dim,)."
-        )
+        raise ValueError("The learner takes actions of shape (..., action_dim), got a scalar.")
     if is_discrete and n_actions is not None and not is_traced(actions):
         given = np.asarray(actions)
         if not np.all((given >= 0) & (given < n_actions)):
@@ -62,7 +59,7 @@ def check_example(
     if needs_vectors and not are_vectors:
         have_axes = is_array and 0 < len(found) <= len(lead) and not is_discrete
         raise ValueError(
-            "Without an encoder there must be one vector of observations for each action, got "
+            "Without an encoder, there must be one observation vector for each action, got "
             f"observations of shape {found} and actions of shape {shape}. "
             f"{_vectors_from(observations, have_axes)}"
         )
@@ -99,7 +96,8 @@ def check_batch(
     """
     if not hasattr(batch, "keys"):
         raise TypeError(
-            f"A learner is given a dict of arrays under {list(keys)}, got a {type(batch).__name__}."
+            f"A learner takes a dict of arrays with the keys {list(keys)}, got a "
+            f"{type(batch).__name__}."
         )
     lists = [key for key in ("actions", *_NUMBERS) if isinstance(batch.get(key), list | tuple)]
     if lists:
@@ -119,20 +117,20 @@ def check_batch(
     shape = jnp.shape(batch["actions"])
     lead = shape[: len(axes)]
     if 0 in lead:
-        raise ValueError(f"The learner needs one sample or more, got 'actions' of shape {shape}.")
+        raise ValueError(f"The learner needs at least one sample, got 'actions' of shape {shape}.")
     for key in {*keys, *_NUMBERS} & set(batch):
         for leaf in jax.tree.leaves(batch[key]):
             if jnp.shape(leaf)[: len(axes)] != lead:
                 raise ValueError(
-                    f"{key!r} has shape {jnp.shape(leaf)}, but 'actions' has shape {shape}: their axes "
-                    f"({', '.join(axes)}) must be the same."
+                    f"{key!r} has shape {jnp.shape(leaf)}, but 'actions' has shape {shape}: "
+                    f"their axes ({', '.join(axes)}) must be equal."
                 )
     if "next_observations" in keys:
         keys = "observations", "next_observations"
         shapes, after = (jax.tree.map(jnp.shape, observation_of(batch[key])) for key in keys)
         if shapes != after:
             raise ValueError(
-                f"'next_observations' must be shaped as 'observations', {shapes}, got {after}."
+                f"'next_observations' must have the shape of 'observations', {shapes}, got {after}."
             )
 
 
@@ -157,7 +155,7 @@ def check_targets(
     expected = jnp.shape(batch["actions"])[:1]
     if (targets[:1] if may_be_several else targets) != expected:
         raise ValueError(
-            f"{hook} must give the targets of each sample, of shape {expected}, got shape {targets}."
+            f"{hook} must return targets for each sample, shape {expected}, got shape {targets}."
         )
 
 

@@ -40,7 +40,9 @@ from jaxagents.networks.wrappers import MaskedPolicy
 
 def _widths(name: str, given: object) -> tuple[int, ...]:
     if not isinstance(given, Sequence) or isinstance(given, str):
-        raise TypeError(f"{name} must be the widths of the layers, got {given!r}.")
+        raise TypeError(
+            f"{name} must be the widths of the layers, such as (64, 64), got {given!r}."
+        )
     return tuple(positive(name, width) for width in given)
 
 
@@ -136,8 +138,8 @@ class LearnerConfig(StaticConfig):
         come_with_memory = isinstance(observations, Remembered)
         if remembers(network) and not come_with_memory:
             raise TypeError(
-                f"{type(network).__name__} has a memory, which this learner does not carry from step "
-                "to step. The networks of agents may have one: put it into the agent's configuration."
+                f"{type(network).__name__} has a memory, which this learner does not carry from "
+                "step to step. Use it in the configuration of an agent, which does."
             )
         if self.encoder is not None and not remembers(network):
             network = WithEncoder(self.encoder, network)
@@ -221,8 +223,8 @@ class Example(struct.PyTreeNode):
             return jnp.shape(self.actions)[-1]
         if self.n_actions is None:
             raise TypeError(
-                "The number of discrete actions is missing: create the learner with n_actions=, such "
-                "as n_actions=env.action_space.n."
+                "The number of discrete actions is missing: create the learner with n_actions, "
+                "such as n_actions=env.action_space.n."
             )
         return self.n_actions
 

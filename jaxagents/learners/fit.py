@@ -114,9 +114,10 @@ def fit(
     for fit, (losses, info) in zip(fits, outputs, strict=True):
         if fit.kl_threshold is not None and "kl" not in info:
             raise TypeError(
-                f"{fit.name} must report 'kl', since a threshold stops its epochs by it, but reports "
-                f"{sorted(info)}: give its dict an entry 'kl': ops.approximate_kl(log_prob, "
-                "log_prob_old), or set no threshold, such as by a _kl_threshold that returns None."
+                f"{fit.name} must report 'kl', since a threshold on it stops the epochs, but "
+                f"reports {sorted(info)}: add the entry 'kl': ops.approximate_kl(log_prob, "
+                "log_prob_old), or set no threshold, for instance with a _kl_threshold that "
+                "returns None."
             )
         zero = jnp.zeros((), jnp.float32)
         fitted.append(Fitted(fit.training, dict.fromkeys((*info, *OF_EVERY_FIT), zero)))

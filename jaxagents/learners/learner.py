@@ -208,7 +208,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
         for expected, given in kinds.items():
             if not isinstance(given, expected):
                 raise TypeError(
-                    f"{cls.__name__} reads the fields of {name_of(expected)}, got a "
+                    f"{cls.__name__} needs the fields of {name_of(expected)}, got a "
                     f"{name_of(type(given))}, which does not inherit from it."
                 )
 
@@ -298,8 +298,9 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
         if actions.ndim != (0 if self.discrete_actions else 1):
             shapes = jax.tree.map(lambda x: x.shape, seen)
             raise ValueError(
-                f"export_policy takes an example of one observation, got shape {shapes}, for which "
-                f"actions have shape {actions.shape}: give one of a batch, such as observations[0]."
+                f"export_policy takes an example of one observation, got shape {shapes}, for "
+                f"which actions have shape {actions.shape}: pass one of the batch, such as "
+                "observations[0]."
             )
 
         def act(learner: Self, carry: PyTree, obs: PyTree, *rng: Key[Array, ""]) -> tuple:
@@ -493,8 +494,8 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
             logits = getattr(policy, "logits", None)
             if logits is not None and logits.shape[-1:] != (self.n_actions,):
                 raise ValueError(
-                    f"The policy of {type(self).__name__} must give {self.n_actions} logits, one for "
-                    f"each action, got shape {tuple(logits.shape)}: look at actor_network."
+                    f"The actor_network of {type(self).__name__} must output {self.n_actions} "
+                    f"logits, one for each action, got shape {tuple(logits.shape)}."
                 )
 
     def _check_policy(self, observations: PyTree, actions: ArrayLike) -> None:
@@ -504,8 +505,8 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
         if given.shape != jnp.shape(actions):
             shapes = jax.tree.map(jnp.shape, observations)
             raise ValueError(
-                f"For observations of shape {shapes} the policy gives actions of shape {given.shape}, "
-                f"but there are actions of shape {jnp.shape(actions)}."
+                f"For observations of shape {shapes} the policy returns actions of shape "
+                f"{given.shape}, but the batch has actions of shape {jnp.shape(actions)}."
             )
 
 

@@ -102,9 +102,9 @@ class FromMemory(nn.Module):
             return self._unroll(seen, *more, **options)[1]
         if not isinstance(seen, Successors):
             raise TypeError(
-                "This network has a memory: call agent.act(learner, carry, obs), which gives the memory "
-                "afterwards and the action (agent.initial_carry(learner) is the first), or ask for "
-                "values at jaxagents.networks.Remembered(carry, obs)."
+                "This network has a memory: call agent.act(learner, carry, obs), which returns "
+                "the next memory and the action (agent.initial_carry(learner) is the first "
+                "memory), or compute values for jaxagents.networks.Remembered(carry, obs)."
             )
         carries, _ = self._unroll(seen.steps, *more, **options)
         if seen.after is not None:
@@ -125,8 +125,8 @@ class FromMemory(nn.Module):
         if jax.tree.structure(carry) != jax.tree.structure(initial):
             expected = jax.tree.map(jnp.shape, initial)
             raise ValueError(
-                f"This network needs a memory of shape {expected}: at first "
-                f"agent.initial_carry(learner), then the one agent.act returns, got {carry!r}."
+                f"This network needs its memory, of shape {expected}: first "
+                f"agent.initial_carry(learner), then what agent.act returned, got {carry!r}."
             )
 
         def take(network: nn.Module, *inputs: PyTree) -> tuple[PyTree, PyTree]:

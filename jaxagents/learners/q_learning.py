@@ -263,9 +263,9 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
         expected = (*jnp.shape(example.actions), example.action_size)
         if values.shape != expected:
             raise ValueError(
-                f"{type(self).__name__} must give a value of each of n_actions={expected[-1]} actions, "
-                f"shape {expected} for the example of observations, got shape {values.shape}: look at "
-                "critic_network and the hook _q."
+                f"{type(self).__name__} must output one value for each of the "
+                f"n_actions={expected[-1]} actions, shape {expected} for the example "
+                f"observations, got shape {values.shape}: check critic_network and the hook _q."
             )
         super()._check_networks(example)
 

@@ -71,8 +71,8 @@ class TrainState(PicklableNode):
         """
         if "params" in (extra_variables or {}):
             raise ValueError(
-                "extra_variables has a collection 'params', which would take the place of the "
-                "parameters: give all variables to TrainState.from_variables, or leave it out."
+                "extra_variables has a collection 'params', which would replace the "
+                "parameters: pass all variables to TrainState.from_variables, or leave it out."
             )
         opt_state = None if tx is None else tx.init(params)
         copies = jax.tree.map(jnp.copy, (params, opt_state, extra_variables))
@@ -141,14 +141,14 @@ class TrainState(PicklableNode):
                 return self.model_def.apply(variables, *args, method=method, **kwargs)
         except ScopeParamShapeError as error:
             raise ValueError(
-                f"{name_of_network(self.model_def)} was given inputs of shape {shapes_of(args)}, which "
-                f"its parameters do not fit: {error}"
+                f"{name_of_network(self.model_def)} was given inputs of shape "
+                f"{shapes_of(args)}, which do not fit its parameters: {error}"
             ) from error
         except Exception as error:
             if any(map(_is_list_of_numbers, args)):
                 name = name_of_network(self.model_def)
                 raise TypeError(
-                    f"{name} was given a list of numbers: give an array, np.array(...)."
+                    f"{name} was given a list of numbers: pass an array, np.array(...)."
                 ) from error
             raise
 
@@ -212,8 +212,8 @@ class TrainState(PicklableNode):
             return self
         if not hasattr(self.model_def, "observe"):
             raise TypeError(
-                f"{type(self.model_def).__name__} holds a network with running statistics of its "
-                "observations: put Normalised(network) outside, around all of it."
+                f"{type(self.model_def).__name__} holds a network with running statistics of "
+                "its observations: put Normalised(network) around all of it instead."
             )
         _, changed = self(observations, method="observe", mutable=[OBSERVED])
         return self.replace(extra_variables={**self.extra_variables, **changed})
@@ -343,13 +343,13 @@ def losses_and_info(output: PyTree) -> tuple[Array, Info]:
     info = {name: jnp.asarray(x) if isinstance(x, int | float) else x for name, x in info.items()}
     if not all(hasattr(x, "dtype") for x in [losses, *info.values()]):
         raise TypeError(
-            "A loss hook must return an array of losses, one for each sample or one for all, alone or "
-            f"with a dict of arrays that describe the samples, got {output!r}."
+            "A loss hook must return an array of losses, one for each sample or one for all, "
+            f"alone or with a dict of arrays of metrics of the samples, got {output!r}."
         )
     losses = jnp.asarray(losses)
     if not jnp.issubdtype(losses.dtype, jnp.floating):
         raise TypeError(
-            f"A loss hook must return losses that are real numbers, got {losses.dtype}, which has no "
+            f"A loss hook must return floating-point losses, got {losses.dtype}, which has no "
             "gradient."
         )
     return losses, info
@@ -369,7 +369,7 @@ def check_mean_loss(function: str, output: PyTree, *, has_info: bool = True) -> 
     """
     is_tuple = isinstance(output, tuple)
     if is_tuple != has_info or (is_tuple and len(output) != 2):
-        due = "a tuple of a loss and a dict that describes it, which may be empty"
+        due = "a tuple of a loss and a dict of metrics, which may be empty"
         given = f"a tuple of {len(output)}" if is_tuple else "no tuple"
         raise TypeError(
             f"{function} must return {due if has_info else 'a loss and nothing else'}, got {given}."
@@ -377,8 +377,8 @@ def check_mean_loss(function: str, output: PyTree, *, has_info: bool = True) -> 
     shape = jnp.shape(output[0] if is_tuple else output)
     if shape != ():
         raise ValueError(
-            f"{function} must return one loss for all samples, their mean perhaps, got losses of shape "
-            f"{shape}."
+            f"{function} must return one loss for all samples, such as their mean, got losses "
+            f"of shape {shape}."
         )
 
 
@@ -408,9 +408,9 @@ def check_shape(
     of_each = " and actor" if actors_shape else ""
     or_one = ", or a single number" if may_be_one else ""
     hint = (
-        f": is one of its arrays of shape ({n_samples}, 1)?" if shape else ", their mean perhaps."
+        f": is one of its arrays of shape ({n_samples}, 1)?" if shape else ", such as their mean."
     )
     raise ValueError(
-        f"{hook} must give one loss for each sample{of_each}, of shape {expected}{or_one}, got shape "
-        f"{shape}{hint}"
+        f"{hook} must return one loss for each sample{of_each}, shape {expected}{or_one}, got "
+        f"shape {shape}{hint}"
     )

@@ -18,7 +18,7 @@ from jaxtyping import Array, Key, PyTree
 
 from jaxagents.core.arrays import written_in_jax
 
-_WITHOUT_DRAWS = "Leave out layers that draw while they are called, such as dropout."
+_WITHOUT_DRAWS = "Leave out layers that draw random numbers when they are called, such as dropout."
 
 
 def default_init(scale: float = 1.0) -> Callable[..., Array]:
@@ -136,9 +136,9 @@ def initialise_params(
     others = sorted(set(variables) - {"params"})
     if others:
         raise ValueError(
-            f"{type(network).__name__} has the variables {others}, which nothing would update here. Use "
-            "layers without them, such as group or layer normalisation instead of batch "
-            "normalisation."
+            f"{type(network).__name__} has the variables {others}, which would never be "
+            "updated. Use layers without them, such as group or layer normalisation instead of "
+            "batch normalisation."
         )
     return variables.get("params", {})
 
@@ -187,9 +187,9 @@ def check_not_nnx(choice: object, field: str) -> None:
     nnx = sys.modules.get("flax.nnx")  # importing it takes long
     if nnx is not None and issubclass(kind, nnx.Module):
         raise TypeError(
-            f"{field} must be a flax.linen module, and {kind.__name__} is one of flax.nnx, which holds "
-            f"its parameters: give flax.nnx.bridge.to_linen({kind.__name__}, ...), with the arguments "
-            "of its constructor but for rngs."
+            f"{field} must be a flax.linen module, but {kind.__name__} is a flax.nnx module, "
+            f"which holds its parameters: pass flax.nnx.bridge.to_linen({kind.__name__}, ...), "
+            "with the arguments of its constructor except rngs."
         )
 
 
@@ -210,8 +210,8 @@ def _initial_variables(
         if missing is None:
             raise
         raise ValueError(
-            f"{name_of_network(network)} holds a module of flax.nnx that takes random numbers from "
-            f"rngs.{missing[1]}, which is not there: there is only rngs.params, for its parameters. "
+            f"{name_of_network(network)} holds a flax.nnx module that takes random numbers from "
+            f"rngs.{missing[1]}, but there is only rngs.params, for its parameters. "
             f"{_WITHOUT_DRAWS}"
         ) from error
     if any(are_nnx):
@@ -246,14 +246,14 @@ def _check_depends_on_its_inputs_alone(
     )
     if changed:
         raise ValueError(
-            f"{name_of_network(network)} holds a module of flax.nnx that changes its variables "
-            f"{changed} when it is called, which nothing would keep here. Use layers that do not, such "
-            "as group or layer normalisation instead of batch normalisation, which otherwise needs "
-            "use_running_average=True."
+            f"{name_of_network(network)} holds a flax.nnx module that changes its variables "
+            f"{changed} when it is called, and the changes would be lost. Use layers that do "
+            "not, such as group or layer normalisation instead of batch normalisation, which "
+            "otherwise needs use_running_average=True."
         )
     if "random_bits" in str(program):
         raise ValueError(
-            f"{name_of_network(network)} holds a module of flax.nnx that draws random numbers from keys "
-            f"of its own: the same at every call. {_WITHOUT_DRAWS} Where the same numbers are meant, "
-            "keep them in an nnx.Variable."
+            f"{name_of_network(network)} holds a flax.nnx module that draws random numbers from "
+            f"its own keys: the same at every call. {_WITHOUT_DRAWS} If the same numbers are "
+            "intended, keep them in an nnx.Variable."
         )

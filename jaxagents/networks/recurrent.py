@@ -215,8 +215,9 @@ class WithMemory(Recurrent):
         found, expected = jax.tree.map(jnp.shape, (carry, jax.eval_shape(self.initial)))
         if found != expected:
             raise ValueError(
-                f"This network needs a memory of shape {expected}: at first "
-                f"agent.initial_carry(training), then the one agent.act returns, got shape {found}."
+                f"This network needs its memory, of shape {expected}: first "
+                "agent.initial_carry(training), then what agent.act returned, got shape "
+                f"{found}."
             )
         carry, output = self.cell(carry, self.torso(obs))
         return carry, self.network(output, *more, **options)

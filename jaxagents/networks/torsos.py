@@ -165,7 +165,7 @@ def patches(
     if min(n_rows, n_columns) < 1:
         raise ValueError(
             f"Images of {x.shape[-3]} x {x.shape[-2]} pixels hold no whole patch of {size[0]} x "
-            f'{size[1]}; give a smaller kernel_size, or the padding "SAME".'
+            f'{size[1]}; use a smaller kernel_size, or the padding "SAME".'
         )
 
     def shifted(i: int, j: int) -> Array:

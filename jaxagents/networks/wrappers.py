@@ -113,13 +113,13 @@ def _masked(output: PyTree, mask: PyTree) -> PyTree:
         return output.masked(mask)
     if not hasattr(output, "dtype"):
         raise TypeError(
-            "A mask of actions needs a network that gives logits, one for each action, or an "
+            "An action mask needs a network that outputs logits, one for each action, or an "
             f"ops.Categorical, got {type(output).__name__}."
         )
     if output.shape[-1:] != mask.shape[-1:]:
         raise ValueError(
-            f"The mask has {mask.shape[-1]} actions, but the network gives logits of shape "
-            f"{output.shape}: it must give one for each action."
+            f"The mask has {mask.shape[-1]} actions, but the network outputs logits of shape "
+            f"{output.shape}: it must output one for each action."
         )
     return ops.among_allowed(output, mask)
 

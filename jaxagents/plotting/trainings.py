@@ -121,8 +121,8 @@ def read_trainings(source: Source) -> Trainings:
     if isinstance(source, Sequence) and len(source):
         return _joined([read_trainings(run) for run in source])
     raise TypeError(
-        "Needed are metrics as train returns them, the outcome of a sweep, the folder of a training, "
-        f"or a list of these, got {'nothing' if source == [] else type(source).__name__}."
+        "Pass metrics as train returns them, the result of a sweep, the folder of a run, or a "
+        f"list of these, got {'nothing' if source == [] else type(source).__name__}."
     )
 
 
@@ -159,12 +159,12 @@ def _joined(runs: list[Trainings]) -> Trainings:
         return first
     if any(run.shape[0] > 1 for run in runs):
         raise ValueError(
-            "A list holds the runs of one experiment, got a sweep with several sets of "
-            "hyperparameters in it: draw that by itself, or on the same axes (ax=...)."
+            "A list holds the runs of one experiment, but this one has a sweep with several "
+            "sets of hyperparameters: plot it by itself, or on the same axes (ax=...)."
         )
     counters = dict.fromkeys(run.counter for run in runs)
     if len(counters) > 1:
-        raise ValueError(f"Runs count either {' or '.join(map(repr, counters))}, and not both.")
+        raise ValueError(f"Runs must all count {' or all '.join(map(repr, counters))}.")
     common = functools.reduce(np.intersect1d, [run.steps for run in runs])
     if not len(common):
         raise ValueError("Runs of one experiment need evaluation points at the same steps.")
@@ -191,7 +191,7 @@ def _of_folder(path: Path) -> Trainings:
     file = path / _METRICS
     if not file.exists():
         raise FileNotFoundError(
-            f"{path} holds no {_METRICS}: give the checkpoint_dir of a training or a sweep."
+            f"{path} holds no {_METRICS}: pass the checkpoint_dir of a run or a sweep."
         )
     members: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for point in read_points(file):
@@ -229,7 +229,7 @@ def read_points(file: Path) -> list[dict[str, Any]]:
         except json.JSONDecodeError as error:
             raise ValueError(f"{file}: line {number} is not JSON: {line[:60]!r}.") from error
         if not (isinstance(point, dict) and any(name in point for name in _COUNTERS)):
-            raise ValueError(f"{file}: line {number} is not a point of a training: {line[:60]!r}.")
+            raise ValueError(f"{file}: line {number} is not an evaluation point: {line[:60]!r}.")
         points.append(point)
     if not points:
         raise ValueError(f"{file} holds no points yet.")

@@ -181,7 +181,7 @@ def test_names_files_whose_programs_are_damaged(tmp_path, ppo):
     arrays = safetensors.numpy.load_file(ppo.path)
     code, other = arrays["program/greedy"], {**arrays}
     del other["program/drawn"]
-    cannot_read = r"cannot read the programs of .*the file is damaged, or the two are too"
+    cannot_read = r"cannot read the programs of .*the file is damaged, or the versions are too"
     for damaged, fault in (
         ({**arrays, "program/greedy": code[:500]}, cannot_read),
         ({**arrays, "program/greedy": np.zeros_like(code)}, cannot_read),
@@ -245,8 +245,8 @@ def test_entries_are_taken_by_their_names_and_what_critics_see_is_not_needed(mov
         ({**rest, "place": np.ones(3)}, r"\['position'\] are missing and \['place'\] are unknown"),
         ({**rest, "position": [[1.0, 1.0], [1.0]]}, r"are missing and \['position/0/0', "),
         (tuple(GIVEN.values()), rf"{names} are missing and \['0', '1', '2', '3'\] are unknown\."),
-        (rest, r"but of this one \['position'\] are missing\."),
-        ({**GIVEN, "time": np.ones(3)}, r"but of this one \['time'\] are unknown\."),
+        (rest, r"but in this one \['position'\] are missing\."),
+        ({**GIVEN, "time": np.ones(3)}, r"but in this one \['time'\] are unknown\."),
     ):
         with pytest.raises(ValueError, match=rf"with the entries {names}, .*{fault}"):
             policy(wrong)

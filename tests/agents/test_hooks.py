@@ -216,7 +216,7 @@ def critic_loss(errors):
     return own(_critic_loss=loss)
 
 
-OF_SAMPLES = r"Own\._critic_loss must give one loss .* shape \(12,\), .* got shape "
+OF_SAMPLES = r"Own\._critic_loss must return one loss .* shape \(12,\), .* got shape "
 
 
 def several(self, runner, traj, rngs):

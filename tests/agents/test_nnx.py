@@ -76,7 +76,7 @@ def test_modules_without_the_bridge_are_refused_with_what_to_write(config, given
     def make():
         return case.agent(case.env(MatchSign), None, config(actor_network=given))
 
-    with pytest.raises(TypeError, match=r"give flax\.nnx\.bridge\.to_linen\(Net, \.\.\.\)"):
+    with pytest.raises(TypeError, match=r"pass flax\.nnx\.bridge\.to_linen\(Net, \.\.\.\)"):
         make()
 
 
@@ -115,12 +115,12 @@ def started(name, network):
         (
             "DQN",
             to_linen(BatchNormalised, 2, 2, keeps=False),
-            r"flax\.nnx that changes .*batch_stats.*/mean.*needs use_ru",
+            r"flax\.nnx module that changes .*batch_stats.*/mean.*needs use_ru",
         ),
         (
             "PPO",
             to_linen(Dropping, 2, 2),
-            r"flax\.nnx that takes .* from rngs\.dropout, which is not there",
+            r"flax\.nnx module that takes .* from rngs\.dropout, but there is only",
         ),
     ],
     ids=["changing", "dropping"],

@@ -334,7 +334,7 @@ def test_its_configuration_and_hyperparameters_inherit_those_of_its_learner():
     class Atoms(DQN):
         _discrete_learner = C51Learner
 
-    with pytest.raises(TypeError, match=r"C51Learner reads the fields of jaxagents.c51.C51Config"):
+    with pytest.raises(TypeError, match=r"C51Learner needs the fields of jaxagents.c51.C51Config"):
         small_dqn(agent=Atoms)
 
     class Bounds(Atoms):

@@ -150,8 +150,8 @@ def test_subsets(indx):
 @pytest.mark.parametrize(
     ("indx", "error", "message"),
     [
-        (3, ValueError, r"a list of numbers, got 3; try \[3\]"),
-        ([0.0, 1.0], TypeError, "whole numbers or by booleans, got float64"),
+        (3, ValueError, r"a list of indices, got 3; try \[3\]"),
+        ([0.0, 1.0], TypeError, "integers or by booleans, got float64"),
         (np.ones(N - 1, bool), IndexError, r"each of the 20 rows, got shape \(19,\)"),
         ([N], IndexError, "20"),
     ],
@@ -186,7 +186,7 @@ def test_n_step_adds_up_rewards_within_episodes(n):
         assert result["ends"][t] == dataset["ends"][last]
         assert result["observations"][t] == t
     np.testing.assert_array_equal(dataset["rewards"], episodes()["rewards"])
-    with pytest.raises(ValueError, match="'discounts', so that its rows are several steps already"):
+    with pytest.raises(ValueError, match="'discounts', so its rows already span several steps"):
         result.n_step(2, DISCOUNT)
     with pytest.raises(ValueError, match=r"one number of 'ends' .* got shape \(8, 1\)"):
         Dataset({**dataset, "ends": dataset["ends"][:, None]}).n_step(2, DISCOUNT)

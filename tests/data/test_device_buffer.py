@@ -373,7 +373,9 @@ def test_names_what_does_not_fit():
     lacking = {key: value for key, value in new.items() if key != "actions"}
     with pytest.raises(ValueError, match=r"transitions have .* but the buffer holds \['actions'"):
         alone.add(lacking)
-    with pytest.raises(ValueError, match=r"'actions' has shape \(6, 1\), where \(6,\) would fit"):
+    with pytest.raises(
+        ValueError, match=r"'actions' has shape \(6, 1\), but the buffer needs \(6,\)"
+    ):
         alone.add(new | {"actions": np.zeros((6, 1), np.int32)})
     with pytest.raises(TypeError, match="'actions' has type float32, but the buffer holds int32"):
         alone.add(new | {"actions": np.zeros(6, np.float32)})
@@ -395,7 +397,7 @@ def test_names_what_does_not_fit():
 
 def test_one_of_several_becomes_a_dataset():
     buffers = jax.tree.map(lambda x: np.stack([x] * 2), filled(7, 1, 9)[0])
-    with pytest.raises(ValueError, match=r"buffers of shape \(2,\); take one at a time"):
+    with pytest.raises(ValueError, match=r"buffers of shape \(2,\); use one at a time"):
         buffers.to_dataset()
     assert len(jax.tree.map(lambda x: x[1], buffers).to_dataset()) == 7
 

@@ -120,7 +120,7 @@ def test_starts_from_a_dataset():
         ({"observations": "text"}, "no 'observations/image'"),
         ({"actions": None}, "'actions'"),
         ({"actions": {"y": 1}}, "'actions'"),
-        ({"actions": [[1], [1, 2]]}, "'actions' is no array"),
+        ({"actions": [[1], [1, 2]]}, "'actions' is not an array"),
     ],
     ids=str,
 )

@@ -120,7 +120,7 @@ def test_actions_are_rescaled_once():
     assert {**rescaled}.keys() == dataset.keys()
     whole = Dataset(arrays(actions=np.arange(N)))
     assert whole.rescale_actions() is whole
-    with pytest.raises(ValueError, match="does not say in which box its actions are"):
+    with pytest.raises(ValueError, match="does not know the bounds of its actions"):
         Dataset(arrays()).rescale_actions()
 
 

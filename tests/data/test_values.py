@@ -49,7 +49,11 @@ def test_the_reward_factor_is_that_of_whole_episodes():
     [
         ({"rewards": REWARDS}, KeyError, r"normalise_rewards needs .* lacks \['ends'\]"),
         ({"rewards": REWARDS, "ends": 0 * ENDS}, ValueError, "the dataset has none"),
-        ({"rewards": np.ones(6), "ends": [0, 0, 1, 0, 0, 1]}, ValueError, "episodes that return 3"),
+        (
+            {"rewards": np.ones(6), "ends": [0, 0, 1, 0, 0, 1]},
+            ValueError,
+            "episodes with a return of 3",
+        ),
         ({"rewards": np.full(6, np.nan), "ends": ENDS}, ValueError, "NaN or infinite in 6 of 6"),
         ({"rewards": REWARDS[:, None], "ends": ENDS}, ValueError, r"got shape \(6, 1\)"),
         ({"rewards": REWARDS, "ends": ENDS, "masks": 0 * REWARDS}, ValueError, "Row 0 has a mask"),
@@ -162,13 +166,16 @@ def test_a_memory_learns_from_episodes_in_any_order():
         (lambda data: data.get_subset(np.arange(16) != 3), "of row 2 are not .* in 1 of 15 rows"),
         (lambda data: data.split(0.8)[0], r"'next_observations' of row"),
         (lambda data: data.normalise(["rewards"])[0].split(0.8)[0], "'next_observations' of row"),
-        (lambda data: without_successors(data).split(0.8)[0], "left out or moved by split or get_"),
+        (
+            lambda data: without_successors(data).split(0.8)[0],
+            "split or get_subset removed or moved",
+        ),
     ],
 )
 def test_a_memory_needs_rows_in_order(change, message):
     dataset = change(ordered())
     assert not dataset.in_order
-    with pytest.raises(ValueError, match=rf"BC has a memory, .*{message}.* whole episodes"):
+    with pytest.raises(ValueError, match=rf"BC has a memory, .*{message}.* each episode together"):
         with_memory(dataset)
 
 

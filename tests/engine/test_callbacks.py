@@ -138,7 +138,7 @@ def progress_of(means, seconds=0.0):
 def test_stops_at_a_return():
     assert not StopAtReturn(2.0).on_point(progress_of([1.0]))
     assert StopAtReturn(2.0).on_point(progress_of([1.0, 2.0]))
-    with pytest.raises(KeyError, match="no metric 'wins' to look at, but"):
+    with pytest.raises(KeyError, match="no metric 'wins'; there are"):
         StopAtReturn(2.0, metric="wins").on_point(progress_of([1.0]))
 
 
@@ -181,9 +181,9 @@ def test_refuses_what_makes_no_sense():
         (lambda: StopOnPlateau(0), ValueError, "patience must be a positive integer, got 0"),
         (lambda: StopOnPlateau(3, -1.0), ValueError, "min_improvement must lie in .*, got -1"),
         (lambda: StopAfter(-1), ValueError, "seconds must lie in .*, got -1"),
-        (lambda: sweep(StopAfter(1)), TypeError, "alone: put it in brackets"),
+        (lambda: sweep(StopAfter(1)), TypeError, "a single StopAfter.*: put it in brackets"),
         (lambda: as_callbacks(3), TypeError, "must be a list of callbacks, got 3"),
-        (lambda: as_callbacks([3]), TypeError, "or a function of the progress .* got 3"),
+        (lambda: as_callbacks([3]), TypeError, "or a function that takes the progress .* got 3"),
     ):
         with pytest.raises(error, match=message):
             make_one()

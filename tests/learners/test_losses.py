@@ -25,7 +25,9 @@ def test_losses_come_alone_with_a_dict_or_with_a_divergence():
         with pytest.raises(TypeError, match="A loss hook must return an array of losses"):
             losses_and_info(wrong)
     for dtype in (bool, int):
-        with pytest.raises(TypeError, match=f"real numbers, got {dtype.__name__}.*no gradient"):
+        with pytest.raises(
+            TypeError, match=f"floating-point losses, got {dtype.__name__}.*no gradient"
+        ):
             losses_and_info((jnp.zeros(3, dtype), {}))
 
 

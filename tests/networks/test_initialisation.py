@@ -92,7 +92,9 @@ class WithNoise(nnx.Module):
 def test_modules_of_nnx_that_draw_the_same_numbers_at_every_call_are_refused():
     for kind in ("dropout", "noise"):
         network = nn.Sequential([to_linen(WithNoise, kind), nn.Dense(2)])
-        with pytest.raises(ValueError, match=r"nnx that draws .* from keys of its own.*nnx\.Var"):
+        with pytest.raises(
+            ValueError, match=r"nnx module that draws .* from its own keys.*nnx\.Var"
+        ):
             jax.eval_shape(lambda: initialise(network, KEY, ROWS))  # noqa: B023
     kept = nn.Sequential([to_linen(WithNoise, "kept noise"), nn.Dense(2)])
     assert set(jax.eval_shape(lambda: initialise(kept, KEY, ROWS))) == {"params"}

@@ -109,7 +109,7 @@ _TORCH_NAME = re.compile(
 def _flax_name(name: str) -> str:
     match = _TORCH_NAME.fullmatch(name)
     if match is None:
-        raise ValueError(f"{name!r} is no array of a residual network of torchvision or timm.")
+        raise ValueError(f"{name!r} is not an array of a residual network of torchvision or timm.")
     part = match.groupdict()
     leaf = part["leaf"].removeprefix("running_")
     if part["shortcut"]:

@@ -212,7 +212,10 @@ def test_weights_of_another_network_are_refused():
     shapes = jax.eval_shape(ResNetV1(blocks=(1,)).init, KEY, jnp.zeros((8, 8, 3)))
     for layers, message in (
         (STEM, r"does not fit: it lacks .*, and has \['batch_stats/stem_norm/"),
-        ({"blocks.0.attn.qkv": (3,)}, "'blocks.0.attn.qkv.weight' is no array of a residual net"),
+        (
+            {"blocks.0.attn.qkv": (3,)},
+            "'blocks.0.attn.qkv.weight' is not an array of a residual net",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             from_torch_resnet(shapes, torch_tensors(layers))
