@@ -41,7 +41,8 @@ def check_example(
     dtype, kind = jnp.result_type(actions), jnp.integer if is_discrete else jnp.floating
     if not jnp.issubdtype(dtype, kind):
         raise TypeError(
-            f"The learner takes {'integer' if is_discrete else 'float'} actions, got an example of type {dtype}."
+            f"The learner takes {'integer' if is_discrete else 'float'} actions, got an example of type "
+            f"{dtype}."
         )
     shape = jnp.shape(actions)
     if not is_discrete and not shape:

@@ -370,7 +370,7 @@ def check_mean_loss(function: str, output: PyTree, *, has_info: bool = True) -> 
     is_tuple = isinstance(output, tuple)
     if is_tuple != has_info or (is_tuple and len(output) != 2):
         due = "a tuple of a loss and a dict of metrics, which may be empty"
-        given = f"a tuple of {len(output)}" if is_tuple else "no tuple"
+        given = f"a tuple of {len(output)}" if is_tuple else f"a {type(output).__name__}"
         raise TypeError(
             f"{function} must return {due if has_info else 'a loss and nothing else'}, got {given}."
         )
