@@ -122,9 +122,9 @@ def test_a_run_leaves_everything_in_its_folder_and_says_what_to_try_next(run, ca
         f"  jaxagents export '{folder}'",
     ]
     said = ends(["train", *CARTPOLE, "--run-dir", str(folder)], 2, capsys)
-    assert f"'jaxagents resume '{folder}'' goes on with it" in said
+    assert f"'jaxagents resume '{folder}'' continues it" in said
     said = ends(["resume", str(folder), "--n-steps", "1"], 2, capsys)
-    assert "has made 2 updates already" in said
+    assert "has already made 2 updates" in said
 
 
 @pytest.mark.parametrize("is_within_an_update", [True, False])
@@ -177,7 +177,7 @@ def test_a_run_that_cannot_be_read_is_a_mistake(tmp_path, capsys):
     for text in ("{}", "[]", "", '{"agent": "ppo"'):
         (tmp_path / "run.json").write_text(text)
         said = ends(["resume", str(tmp_path)], 2, capsys)
-        assert f"{tmp_path}/run.json is not as 'jaxagents train'" in said
+        assert f"{tmp_path}/run.json does not look as 'jaxagents train'" in said
     said = ends(["resume", f"{tmp_path}s"], 2, capsys)
     assert said.endswith(f"Did you mean '{tmp_path}'?\n")
 
@@ -300,7 +300,7 @@ MISTAKES = {
     "train ppo ALE/Pong-v5": "'ALE/Pong-v5'. Did you mean 'gymnasium:ale_py:ALE/Pong-v5'?",
     "train --preset dqn": "no preset 'dqn'. Did you mean 'dqn-cartpole'?",
     "train --preset": "--preset needs a name",
-    "train ppo --preset=dqn-acrobot": "is of the agent dqn, not ppo",
+    "train ppo --preset=dqn-acrobot": "is for the agent dqn, not ppo",
     "train --preset ppo-cartpole --preset=dqn-acrobot": "can be given once",
     "train": "An agent and an environment are missing: jaxagents train AGENT ENV",
     "train ppo": "An environment is missing: jaxagents train AGENT ENV",
@@ -334,7 +334,7 @@ MISTAKES = {
     "replay x --updates 0": "--updates must be a positive integer, got 0.",
     "replay x --from -1": "--from must be an integer of 0 or more, got -1.",
     "train dqn Pendulum-v1": "DQN supports discrete actions, but",
-    "train bc Pendulum-v1": "bc learns from data: give --dataset FILE",
+    "train bc Pendulum-v1": "bc learns from data: pass --dataset FILE",
     "train bc Pendulum-v1 --dataset no.npz": "no.npz: No such file",
     "resume x --n-steps 9.5": "--n-steps: no type matching",
     "resume x --n-steps": "Missing value for argument '--n-steps'",

@@ -29,7 +29,7 @@ def lock(directory: Path) -> FileLock:
         held.acquire(timeout=0)
     except Timeout:
         raise FileExistsError(
-            f"Another training is writing to {directory}: choose another checkpoint_dir, or wait."
+            f"Another run is writing to {directory}: choose another checkpoint_dir, or wait."
         ) from None
     return held
 
@@ -85,8 +85,8 @@ class DiskErrors:
             if reason not in self._said:
                 self._said.add(reason)
                 warnings.warn(
-                    f"{self._directory} could not be written to: {reason}. Training goes on, and what "
-                    "is missing is written as soon as that is possible.",
+                    f"{self._directory} could not be written to: {reason}. Training continues, "
+                    "and what is missing is written as soon as possible.",
                     stacklevel=3,
                 )
 

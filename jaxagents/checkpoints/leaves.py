@@ -156,9 +156,10 @@ def check_leaves(
         expected = {"path": path, "shape": list(leaf.shape), "dtype": str(leaf.dtype)}
         if {name: found[name] for name in expected} != expected:
             raise ValueError(
-                f"{place} does not fit this {owner}. The first leaf that differs is {found['path']} "
-                f"with shape {tuple(found['shape'])} and dtype {found['dtype']}, where this {owner} "
-                f"has {path} with shape {leaf.shape} and dtype {leaf.dtype}."
+                f"{place} does not fit this {owner}. The first leaf that differs is "
+                f"{found['path']} with shape {tuple(found['shape'])} and dtype "
+                f"{found['dtype']}, while this {owner} has {path} with shape {leaf.shape} and "
+                f"dtype {leaf.dtype}."
             )
     if len(signatures) != len(own):
         paths = [saved["path"] for saved in signatures], [path for path, _ in own]

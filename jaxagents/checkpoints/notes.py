@@ -165,8 +165,9 @@ def _schedule(given: object, saved: Mapping[str, Any], name: str) -> Schedule:
         return given
     if kind not in _KINDS:
         raise ValueError(
-            f"{name} was a {kind} when the checkpoint was made, which does not say what it was: give "
-            "the hyperparameters to restore, such as restore('last', hyperparams=hyperparams)."
+            f"{name} was a {kind} when the checkpoint was made, which does not say more about "
+            "it: pass the hyperparameters to restore, such as restore('last', "
+            "hyperparams=hyperparams)."
         )
     fields: dict[str, Any] = {
         key: tuple(x) if isinstance(x, list) else x for key, x in saved.items()

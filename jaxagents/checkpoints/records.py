@@ -117,7 +117,7 @@ class Records:
             steps = self._store.steps()
             held = f"checkpoints up to update {steps[-1]}" if steps else "no checkpoint"
             warnings.warn(
-                f"The end of the training could not be saved in {self._store.directory}, which has "
+                f"The end of the run could not be saved in {self._store.directory}, which has "
                 f"{held}. {self._store.if_unsaved}.",
                 stacklevel=2,
             )
@@ -159,12 +159,12 @@ class AgentStore(Store):
     owner = "agent"
     if_filled = "Set restore_agent=True in the configuration to restore from them"
     if_behind = (
-        "Go on from the last checkpoint (runner, _ = agent.restore('last') and "
+        "Continue from the last checkpoint (runner, _ = agent.restore('last') and "
         "agent.train(None, hyperparams, runner))"
     )
     if_unsaved = (
-        "Before this process ends, make room and train on from the runner that is returned, which is "
-        "saved first: agent.train(None, hyperparams, runner, n_steps=1)"
+        "Before this process ends, make room and continue from the returned runner, which is "
+        "then saved first: agent.train(None, hyperparams, runner, n_steps=1)"
     )
 
     def first_key(self, step: int) -> list[int] | None:
@@ -193,9 +193,9 @@ def check_first_key(directory: str | os.PathLike, rng: RandomKey | None) -> None
     step = store.steps()[-1]
     if (noted := store.first_key(step)) not in (None, own):
         raise ValueError(
-            f"{store.place(step)} is of another training: its first random key is {noted}, and this "
-            f"one's {own}. Give what it began with, or choose another checkpoint_dir. Nothing was "
-            "changed."
+            f"{store.place(step)} is of another run: its first random key is {noted}, and this "
+            f"one's {own}. Pass what it began with, or choose another checkpoint_dir. Nothing "
+            "was changed."
         )
 
 
@@ -241,8 +241,8 @@ def _check_makeup(
     what = f"{place} was made with other networks or in another environment: {'; '.join(found)}"
     if strict:
         raise ValueError(
-            f"{what}. Make the agent as it was, or restore with strict=False if that is meant. Nothing "
-            "was changed."
+            f"{what}. Make the agent as it was, or restore with strict=False if this is "
+            "intended. Nothing was changed."
         )
     warnings.warn(f"{what}.", stacklevel=5)
 
@@ -319,9 +319,9 @@ class SweepStore(Store):
 
     item = "members"
     owner = "sweep"
-    if_filled = "Set restore_agent=True in the configuration to go on from them"
-    if_behind = "Set restore_agent=True in the configuration to go on from the last checkpoint"
-    if_unsaved = "What is not saved is in the runners that are returned, and nowhere else"
+    if_filled = "Set restore_agent=True in the configuration to continue from them"
+    if_behind = "Set restore_agent=True in the configuration to continue from the last checkpoint"
+    if_unsaved = "What is not saved exists only in the returned runners"
 
 
 def restore_members(agent: Agent, grid: Grid) -> Restored | None:
@@ -345,8 +345,8 @@ def restore_members(agent: Agent, grid: Grid) -> Restored | None:
         difference = grid.difference(notes[_GRID])
         if difference is not None:
             raise ValueError(
-                f"{store.place(step)} is of another sweep: {difference}. Give what it began with, or "
-                "choose another checkpoint_dir. Nothing was changed."
+                f"{store.place(step)} is of another sweep: {difference}. Pass what it began "
+                "with, or choose another checkpoint_dir. Nothing was changed."
             )
         one = _fresh_shapes(agent, grid.seeds[0], jax.tree.map(lambda x: x[0], grid.sets))
         _check_makeup(store.place(step), notes, makeup_of(agent, one))

@@ -36,8 +36,8 @@ _LONGEST_LINES = 2**16
 
 _OWNERS = {
     "runner": "an agent (agent.restore reads them)",
-    "learner": "a learner, which train_online or train_offline wrote and nothing reads any more",
-    "members": "a sweep (agent.sweep goes on from them)",
+    "learner": "a learner (written by train_online or train_offline, and no longer readable)",
+    "members": "a sweep (agent.sweep continues from them)",
 }
 """The owners of checkpoints, by the names of their pytrees."""
 
@@ -128,8 +128,8 @@ class Store:
                     continue
                 renamed.append(step)
                 warnings.warn(
-                    f"{path} is the checkpoint of update {step}, and was renamed. It is passed over: "
-                    f"name it {step} again to have it back.",
+                    f"{path} is the checkpoint of update {step}, and was renamed. It is "
+                    f"skipped: rename it to {step} to use it again.",
                     stacklevel=3,
                 )
         return renamed
@@ -139,9 +139,9 @@ class Store:
         newest, known = self.steps()[-1], last_step(self.directory / METRICS)
         if known is not None and known > max(newest, *renamed, -1):
             warnings.warn(
-                f"{self.directory / METRICS} tells of update {known}, but the newest checkpoint is of "
-                f"update {newest}: later ones were removed or renamed, or their run ended before they "
-                "were written.",
+                f"{self.directory / METRICS} reaches update {known}, but the newest checkpoint "
+                f"is of update {newest}: later ones were removed or renamed, or the run ended "
+                "before they were written.",
                 stacklevel=4,
             )
 
@@ -228,7 +228,8 @@ class Store:
         """
         if best_fn is not None and mode != "best":
             raise ValueError(
-                f"best_fn chooses the 'best' checkpoint, but {mode!r} was asked for: leave one out."
+                f"best_fn chooses the 'best' checkpoint, but {mode!r} was requested: leave one "
+                "of them out."
             )
         renamed = self.warn_of_renamed()
         if not self.steps():
@@ -273,8 +274,8 @@ class Store:
         measured = {step: mean for step, mean in self.mean_returns().items() if mean is not None}
         if not best_first(measured):
             raise ValueError(
-                f"No checkpoint in {self.directory} has a finite mean return, which evaluation during "
-                "training gives: restore 'last', or give best_fn."
+                f"No checkpoint in {self.directory} has a finite mean return, which needs "
+                "evaluation during training: restore 'last', or pass best_fn."
             )
         return best_first(measured)
 
@@ -290,8 +291,8 @@ class Store:
         chosen = np.asarray(best_fn(history))
         if chosen.ndim or chosen.dtype.kind not in "iu":
             raise TypeError(
-                f"best_fn must give the index of one of the {len(kept)} kept checkpoints, an integer, "
-                f"got {chosen!r}: such as metrics['returns'].mean(axis=1).argmax()."
+                f"best_fn must return the index of one of the {len(kept)} kept checkpoints, an "
+                f"integer, such as metrics['returns'].mean(axis=1).argmax(), got {chosen!r}."
             )
         return int(kept[int(chosen)])
 
@@ -307,7 +308,7 @@ class Store:
                 found = read(step)
             except CorruptCheckpointError as error:
                 if self.version(step):
-                    warnings.warn(f"{error} It is passed over.", stacklevel=5)
+                    warnings.warn(f"{error} It is skipped.", stacklevel=5)
                 continue
             yield step, found
         if steps and not set(steps) & set(self.steps()):

@@ -184,7 +184,7 @@ class Writer:
         lock(self._store.directory)
         self._describe()
         warnings.warn(
-            f"{self._store.directory} was gone, and is made again for what comes from here on. If it "
+            f"{self._store.directory} was gone, and is created again for what follows. If it "
             "was renamed, what was saved before is under its new name.",
             stacklevel=2,
         )
@@ -202,7 +202,7 @@ class Writer:
         for step, damage in damages.items():
             if damage is None:
                 raise FileExistsError(
-                    f"{store.directory} holds a checkpoint of update {step}, but this training "
+                    f"{store.directory} holds a checkpoint of update {step}, but this run "
                     f"starts at update {self._start}. {store.if_behind}, or choose another "
                     "checkpoint_dir. Nothing was changed."
                 )
@@ -345,7 +345,7 @@ class SharedWriter(Writer):
                 error = raised
         if processes.any_process(error is not None):
             raise error or RuntimeError(
-                f"The first process could not begin to write to {folder}; its own error says why."
+                f"The first process could not start writing to {folder}; its own error says why."
             )
         token = folder / f".seen-by-all-{processes.agreed(secrets.randbits(30))}"
         if processes.leads():

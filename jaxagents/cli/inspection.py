@@ -160,7 +160,7 @@ def _run_and_agent(folder: Path) -> tuple[Any, Any]:
     run = Run.read(folder)
     if run.n_seeds is not None:
         raise MistakeError(
-            f"{folder} is of a sweep; this command takes the folder of one training: 'jaxagents "
+            f"{folder} is of a sweep; this command takes the folder of a single run: 'jaxagents "
             "train' makes one with the hyperparameters of the best set."
         )
     import jaxagents

@@ -46,7 +46,7 @@ def parse(
     """
     if any(not word or (word.startswith("-") and word.endswith("=")) for word in words):
         raise MistakeError(
-            "A value is empty, perhaps of an unset shell variable: give one, or . for this folder."
+            "A value is empty, perhaps from an unset shell variable: pass one, or . for this folder."
         )
     said = io.StringIO()
     try:
@@ -102,7 +102,7 @@ def _with_home(value: Any) -> Any:
         return value.expanduser()
     except RuntimeError:
         raise MistakeError(
-            f"There is no home folder {value.parts[0]}: write out the path in place of {value}."
+            f"There is no home folder {value.parts[0]}: write the full path instead of {value}."
         ) from None
 
 

@@ -70,7 +70,7 @@ class Run:
                 return cls(**{**fields, "hyperparams": sets})
         except MistakeError as error:
             raise MistakeError(
-                f"{path} is not as 'jaxagents train' and 'jaxagents sweep' write it: {error}"
+                f"{path} does not look as 'jaxagents train' and 'jaxagents sweep' write it: {error}"
             ) from error
 
     def write(self, folder: Path) -> None:
@@ -197,8 +197,8 @@ class Run:
 def holds_run_message(folder: Path) -> str:
     """The message for a folder that already holds a run."""
     return (
-        f"{folder} already holds a run: 'jaxagents resume {shlex.quote(str(folder))}' goes on with it; "
-        "or give another --run-dir."
+        f"{folder} already holds a run: 'jaxagents resume {shlex.quote(str(folder))}' continues "
+        "it; or pass another --run-dir."
     )
 
 

@@ -70,7 +70,7 @@ def resume(words: Sequence[str]) -> None:
         made = max(saved_steps(run.folder_of_records(folder)), default=0)
         if n_steps < made:
             raise MistakeError(
-                f"{folder} has made {made:,} updates already; --n-steps is their number in all, "
+                f"{folder} has already made {made:,} updates; --n-steps is their total number, "
                 f"got {n_steps:,}."
             )
         run = dataclasses.replace(run, config={**run.config, **chosen})
@@ -136,7 +136,7 @@ def _choose(command: str, words: Sequence[str]) -> Choice:
         settings = PRESETS[preset]
         if names and names[0] != settings.agent:
             raise MistakeError(
-                f"Preset '{preset}' is of the agent {settings.agent}, not {names[0]}."
+                f"Preset '{preset}' is for the agent {settings.agent}, not {names[0]}."
             )
         names += [settings.agent, settings.env][len(names) :]
     form = _FORM.format(command)
@@ -162,7 +162,9 @@ def _new_folder(choice: Choice, is_sweep: bool) -> Path:
 def _train_to_end(run: Run, folder: Path, is_begun: bool = False) -> None:
     """Trains until a run is complete; `is_begun` says whether its folder already describes it."""
     if CATALOGUE[run.agent].learns_from_data and run.dataset is None:
-        raise MistakeError(f"{run.agent} learns from data: give --dataset FILE, of .npz or .hdf5.")
+        raise MistakeError(
+            f"{run.agent} learns from data: pass --dataset FILE, an .npz or .hdf5 file."
+        )
     with _stoppable(folder) as pressed, contextlib.ExitStack() as stack:
         import jax
 

@@ -86,7 +86,7 @@ def test_curricula_go_on_exactly(tmp_path):
     assert set(rewards) == {0.0, *(1.0 + step + 2 + step for step in range(4))}
     folder = {"checkpoint_dir": tmp_path, "restore_agent": True}
     make(**folder).train(KEY, hyperparams, n_steps=2, progress=False)
-    with pytest.raises(ValueError, match=r"wage.* was a FunctionSchedule .* give the hyper"):
+    with pytest.raises(ValueError, match=r"wage.* was a FunctionSchedule .* pass the hyper"):
         make(**folder).restore("last")
     make(**folder).restore("last", hyperparams=hyperparams)
     resumed, resumed_metrics = make(**folder).resume(KEY, hyperparams, progress=False)

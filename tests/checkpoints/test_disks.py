@@ -100,7 +100,7 @@ def train(disk, begins_at=None, ends_at=None):
 
 
 def test_training_goes_on_and_what_is_missing_is_written_later(disk, capfd):
-    expected = f"could not be written to: {disk.reason}. Training goes on"
+    expected = f"could not be written to: {disk.reason}. Training continues"
     with pytest.warns(UserWarning, match=expected) as said:
         _, runner = train(disk, begins_at=3, ends_at=6)
     assert runner.update_step == 8
@@ -118,7 +118,7 @@ def test_training_goes_on_and_what_is_missing_is_written_later(disk, capfd):
 
 def test_a_disk_that_stays_so_ends_no_training_and_the_end_can_be_saved_later(tmp_path):
     with limited(tmp_path) as disk:
-        expected = f"{disk.reason}|The end of the training could not be saved"
+        expected = f"{disk.reason}|The end of the run could not be saved"
         with pytest.warns(UserWarning, match=expected) as said:
             agent, runner = train(disk, begins_at=3)
         assert runner.update_step == 8
@@ -172,7 +172,7 @@ def test_errors_of_orbax_itself_end_no_training_either(tmp_path):
     steps, said = run_script(script).splitlines()
     assert steps == "8 [0, 1, 2, 3] []"
     assert "could not be written to" in said
-    assert said.count("The end of the training could not be saved") == 1
+    assert said.count("The end of the run could not be saved") == 1
 
 
 def fail_twice(troubles, error):

@@ -163,7 +163,7 @@ def test_a_checkpoint_that_was_renamed_is_passed_over_with_a_warning(folder, nam
         agent.restore("last")
     assert len(warned) == 1
     assert agent.previous_training_max_step == 4
-    with pytest.warns(UserWarning, match="name it 6 again to have it back"):
+    with pytest.warns(UserWarning, match="rename it to 6 to use it again"):
         assert 6 not in verify(folder)
     for step in (0, 2, 4):  # if all were renamed, no training begins anew silently
         (folder / "checkpoints" / str(step)).rename(folder / "checkpoints" / f"step-{step}")
@@ -176,7 +176,7 @@ def test_a_last_checkpoint_that_was_taken_away_is_missed(folder, tmp_path):
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"update_st')  # as if it had been killed
     with pytest.warns(
-        UserWarning, match="tells of update 6, but the newest checkpoint is of update 4"
+        UserWarning, match="reaches update 6, but the newest checkpoint is of update 4"
     ):
         make(folder).restore("last")
 
@@ -193,7 +193,7 @@ def test_verifies_each_checkpoint_and_restores_the_best_of_the_others(folder):
     assert verify(folder) == dict.fromkeys([0, 2, 4, 6])
     damage(folder)
     agent = make(folder)
-    with pytest.warns(UserWarning, match="update 6 .* passed over"):
+    with pytest.warns(UserWarning, match="update 6 .* skipped"):
         agent.restore("best", best_fn=lambda metrics: -1)
     assert agent.previous_training_max_step == 4
     damage(folder, 2)
@@ -233,7 +233,7 @@ def test_checkpoints_that_a_training_removes_meanwhile_are_no_damage(
     at_first_look(6, lambda: shutil.rmtree(folder / "checkpoints" / "6"))
     agent = make(folder)
     with pytest.warns(
-        UserWarning, match="tells of update 6, but the newest checkpoint is of update 4"
+        UserWarning, match="reaches update 6, but the newest checkpoint is of update 4"
     ):
         agent.restore("last")
     assert agent.previous_training_max_step == 4
@@ -282,7 +282,7 @@ def test_a_folder_that_vanishes_is_made_anew(tmp_path, is_locked_already):
             shutil.rmtree(folder, ignore_errors=True)
 
     loggers = [AtStep4(remove)]
-    with pytest.warns(UserWarning, match="was gone, and is made again"):
+    with pytest.warns(UserWarning, match="was gone, and is created again"):
         agent.train(KEY, CASE.hyperparams(), n_steps=8, progress=False, loggers=loggers)
     assert saved_steps(folder)[-1] == 8
     assert (folder / "config.json").exists()

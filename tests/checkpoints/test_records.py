@@ -107,11 +107,11 @@ def test_refuses_filled_folders_and_to_train_behind_the_last_checkpoint(folder):
 
 def test_refuses_a_folder_in_use(tmp_path):
     agent = make(tmp_path)
-    with FileLock(tmp_path / ".lock"), pytest.raises(FileExistsError, match="Another training"):
+    with FileLock(tmp_path / ".lock"), pytest.raises(FileExistsError, match="Another run"):
         agent.train(KEY, CASE.hyperparams(), progress=False)
     first, second = lock(tmp_path), lock(tmp_path)  # one thread may lock it as often as it likes
     second.release()
-    with ThreadPoolExecutor(1) as other, pytest.raises(FileExistsError, match="Another training"):
+    with ThreadPoolExecutor(1) as other, pytest.raises(FileExistsError, match="Another run"):
         other.submit(lock, tmp_path).result()
     first.release()
     with ThreadPoolExecutor(1) as other:
@@ -127,7 +127,9 @@ def test_refuses_what_is_not_there(folder):
     with pytest.raises(IndexError, match="index 9 is out of bounds"):
         agent.restore("best", best_fn=lambda metrics: 9)
     for wrong in (0.5, np.zeros(2, int), True):
-        with pytest.raises(TypeError, match=r"best_fn must give the index .*, an integer, got"):
+        with pytest.raises(
+            TypeError, match=r"best_fn must return the index .*, an integer, .* got"
+        ):
             agent.restore("best", best_fn=lambda metrics, wrong=wrong: wrong)
 
 

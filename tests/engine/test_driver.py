@@ -121,7 +121,7 @@ def test_an_integer_is_a_seed_wherever_a_key_is(tmp_path):
     seeds = agent.sweep([3, 4], n_steps=1, progress=False)
     keys = jnp.stack([KEY_3, jax.random.key(4)])
     trees.assert_equal(seeds.metrics, agent.sweep(keys, n_steps=1, progress=False).metrics)
-    with pytest.raises(ValueError, match="is of another training"):
+    with pytest.raises(ValueError, match="is of another run"):
         agent.resume(4)
 
 

@@ -152,7 +152,7 @@ def test_refuses_what_is_not_its_own(tmp_path):
         sweep(make(tmp_path, env=BestAction))
     with pytest.raises(ValueError, match="was evaluated on 3 episodes"):
         sweep(make(tmp_path, n_evals=4))
-    with pytest.raises(ValueError, match=r"a sweep \(agent.sweep goes on .* of no agent"):
+    with pytest.raises(ValueError, match=r"a sweep \(agent.sweep continues .* of no agent"):
         make(tmp_path / SWEEP).resume(KEY, CASE.hyperparams(), progress=False)
     assert folder_contents(tmp_path) == before
 

@@ -123,7 +123,7 @@ def test_refuses_what_is_no_picture(pictures, message):
             return pictures[state]
 
     n = len(pictures)
-    with pytest.raises(ValueError, match=f"Odd.render must give {message}"):
+    with pytest.raises(ValueError, match=f"Odd.render must return {message}"):
         draw_states(as_environment(Odd()), np.arange(n), n)
 
 

@@ -241,5 +241,8 @@ def test_no_environment_is_played_in_twice():
     ):
         PettingZoo([env] * 2).playing("training", 2, TERMS).__enter__()
     several = PettingZoo([Relay(), Relay()])
-    with several.playing("training", 2, TERMS), pytest.raises(ValueError, match="relay is being"):
+    with (
+        several.playing("training", 2, TERMS),
+        pytest.raises(ValueError, match="relay is already in use"),
+    ):
         several.for_agent().playing("training", 2, TERMS).__enter__()
