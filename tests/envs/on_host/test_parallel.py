@@ -243,6 +243,6 @@ def test_no_environment_is_played_in_twice():
     several = PettingZoo([Relay(), Relay()])
     with (
         several.playing("training", 2, TERMS),
-        pytest.raises(ValueError, match="relay is already in use"),
+        pytest.raises(ValueError, match="relay is already"),
     ):
         several.for_agent().playing("training", 2, TERMS).__enter__()
