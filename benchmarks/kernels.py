@@ -59,9 +59,9 @@ def report(rounds: dict[str, Round]) -> str:
         [
             "# GPU kernels per update",
             "How many kernels does one update of PPO launch on a GPU? With small networks, a "
-            "[GPU](accelerator.md) spends most of its time launching kernels, so fewer is faster. They "
-            "are counted in the program that XLA compiles for an H100, with the settings of "
-            "[PPO](ppo_speed.md). Each cell multiplies how often a part runs by the kernels it "
+            "[GPU](accelerator.md) spends most of its time launching kernels, so fewer kernels mean "
+            "faster updates. The counts come from the program that XLA compiles for an H100, with the "
+            "settings of [PPO](ppo_speed.md). Each cell multiplies how often a part runs by the kernels it "
             "launches.",
             " ".join(ABOUT.split()),
             *(f"## {name}\n\n{table(found)}" for name, found in rounds.items()),
