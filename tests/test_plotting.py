@@ -65,7 +65,11 @@ def test_one_process_of_several_saves_the_picture(tmp_path, monkeypatch):
         assert (tmp_path / "curve.png").exists() == is_saved
     assert (tmp_path / "curve.png").read_bytes().startswith(PNG)
     for path, error, message in (
-        (tmp_path / "none" / "curve.png", FileNotFoundError, "there is no folder .*none; create it"),
+        (
+            tmp_path / "none" / "curve.png",
+            FileNotFoundError,
+            "there is no folder .*none; create it",
+        ),
         ("", ValueError, "path must name a file, .* got ''"),
         (".", ValueError, r"path must name a file, .* got '\.'"),
     ):
