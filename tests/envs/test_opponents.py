@@ -54,5 +54,5 @@ def test_wrappers_may_go_inside_and_around(wrapper):
         past = state.past if isinstance(env, Opponents) else state.envstate.past
         assert env.step(KEY, state, past).reward == 1.0
         assert env.step(KEY, state, (past + 1) % 4).reward == -1.0
-    with pytest.raises(TypeError, match=r"MatchSign is no .* with a method against\(opponent\)"):
+    with pytest.raises(TypeError, match=r"MatchSign is not .* with a method against\(opponent\)"):
         Opponents(wrapper(MatchSign()), 2)
