@@ -437,7 +437,8 @@ def test_sequences_of_a_dataset_start_anew_with_episodes():
         (
             PQN,
             {"minibatch_size": 4},
-            r"multiple of rollout_length \* n_groups \(7\) where .* got 4\. Values that work: 7, 14, 28\.",
+            r"multiple of rollout_length \* n_groups \(7\) where .* got 4\. "
+            r"Values that work: 7, 14, 28\.",
         ),
     ],
 )
