@@ -79,17 +79,17 @@ box = np.zeros((4, 1), np.float32)
 wide = np.zeros((4, 3), np.float32)
 
 MISTAKES = {
-    "A subclass of a base without a policy": lambda: ppo_with(PPOBase),
-    "A subclass of a base with one of the four hooks of a policy": lambda: ppo_with(
+    "A subclass of a base class without a policy": lambda: ppo_with(PPOBase),
+    "A subclass of a base class with one of the four hooks of a policy": lambda: ppo_with(
         PPOBase, _sample_actions=lambda self, rng, training, obs: jnp.int32(0)
     ),
     "A `_distribution` that returns the output of the network": lambda: ppo_with(
         PPOBase, _distribution=lambda self, training, params, obs: training.apply_fn(params, obs)
     ),
-    "A distribution whose `sample` takes the key by name alone, as in distrax": lambda: ppo_with(
+    "A distribution whose `sample` takes the key by name only, as in distrax": lambda: ppo_with(
         PPOBase, _distribution=lambda self, training, params, obs: Keyed()
     ),
-    "A distribution that is an ordinary object": lambda: ppo_with(
+    "A distribution that is not a pytree": lambda: ppo_with(
         PPOBase, _distribution=lambda self, training, params, obs: Unregistered()
     ),
     "A misspelt hook, which would never be called": lambda: ppo_with(
@@ -98,27 +98,25 @@ MISTAKES = {
     "A hook that takes its arguments in another order": lambda: ppo_with(
         _entropy=lambda self, obs, training: jnp.zeros(())
     ),
-    "A constructor that does not call the constructor of its base": lambda: ppo_with(
+    "A constructor that does not call the constructor of its base class": lambda: ppo_with(
         __init__=lambda self, env, env_params, config: setattr(self, "scale", 1.0)
     ),
     "A misspelt hook of a learner": lambda: box_learner(
         mine(SACLearner, _critic_los=lambda values, targets, batch: (values, {}))
     ),
-    "A hook of the learner, given to the agent around it": lambda: make_dqn(
+    "A learner's hook, defined on the agent": lambda: make_dqn(
         agent=mine(DQN, _loss=lambda self, params, batch, targets: (targets, {}))
     ),
-    "A loss hook of a SAC learner that returns the losses of the samples, not their mean": lambda: (
-        update(
-            box_learner(
-                mine(
-                    SACLearner,
-                    _critic_loss=staticmethod(lambda values, targets, batch=None: (values**2, {})),
-                )
-            ),
-            actions=box,
-        )
+    "A loss hook of a SAC learner that returns one loss per sample, not their mean": lambda: update(
+        box_learner(
+            mine(
+                SACLearner,
+                _critic_loss=staticmethod(lambda values, targets, batch=None: (values**2, {})),
+            )
+        ),
+        actions=box,
     ),
-    "A loss hook of a TD3 learner that returns the loss alone": lambda: update(
+    "A loss hook of a TD3 learner that returns only the loss": lambda: update(
         box_learner(mine(TD3Learner, _actor_loss=lambda self, params, critic, batch: 0.0)),
         actions=box,
     ),
@@ -128,14 +126,14 @@ MISTAKES = {
     "An `_entropy` that is not summed over the actions": lambda: ppo_with(
         _entropy=lambda self, training, obs: jnp.zeros(2)
     ),
-    "A greedy action of another shape than sampled ones": lambda: ppo_with(
+    "Greedy actions with another shape than sampled ones": lambda: ppo_with(
         policy=lambda self, training, obs: jnp.zeros(1, jnp.int32)
     ),
     "Floats as discrete actions": lambda: ppo_with(
         _sample_actions=lambda self, rng, training, obs: jnp.ones(()),
         policy=lambda self, training, obs: jnp.ones(()),
     ),
-    "Two losses that report something under one name": lambda: train(
+    "Two losses that report a metric under the same name": lambda: train(
         ppo_with(
             _actor_loss=lambda self, training, obs, actions, log_prob_old, advantage, hyperparams: (
                 advantage,
@@ -147,7 +145,7 @@ MISTAKES = {
             ),
         )
     ),
-    "A loss that reports something under the name of another metric": lambda: train(
+    "A loss that reports a metric under a name that is taken": lambda: train(
         ppo_with(
             _critic_loss=lambda self, training, obs, targets, hyperparams: (
                 targets,
@@ -155,16 +153,16 @@ MISTAKES = {
             )
         )
     ),
-    "A hook of 0.2.5 that is gone": lambda: ppo_with(_make_transition=lambda self, *args: args),
-    "PPO in an environment of several actors": lambda: make_ppo(MatchSign(2)),
-    "IPPO in an environment of one actor": lambda: IPPO(MatchSign(), None, ippo.AgentConfig()),
+    "A hook of 0.2.5 that was removed": lambda: ppo_with(_make_transition=lambda self, *args: args),
+    "PPO in a multi-agent environment": lambda: make_ppo(MatchSign(2)),
+    "IPPO in a single-agent environment": lambda: IPPO(MatchSign(), None, ippo.AgentConfig()),
     "An attribute set after the constructor": lambda: setattr(agent(), "gamma", 0.9),
     "`eval` before `train`": lambda: make_ppo().eval(key()),
     "The learner of an agent that was not trained": lambda: make_dqn().learner,
     "`eval` with no episodes": lambda: agent().eval(key(), 0),
     "Text for a flag of `train`, `resume` or `sweep`": lambda: train(progress="no"),
     "Text for a flag of an agent": lambda: PPO(MatchSign(), None, agent().config, "no"),
-    '`select` of the run `"best"`, rather than of a position': lambda: agent().select(
+    '`select` with `"best"` instead of an index': lambda: agent().select(
         (stacked(runner()), {}), "best"
     ),
     "Text for a random key, or for its seed": lambda: train(rng="0"),
@@ -178,17 +176,17 @@ MISTAKES = {
     "Several random keys for `eval`": lambda: trained().eval(keys(4)),
     "A single callback instead of a list": lambda: train(callbacks=StopAfter(60)),
     "The class of a callback": lambda: train(callbacks=[StopAfter]),
-    "Callbacks inside of `jax.jit`": lambda: jax.jit(
+    "Callbacks inside `jax.jit`": lambda: jax.jit(
         lambda rng: train(rng=rng, callbacks=[StopAfter(60)])
     )(key()),
-    "A mesh inside of `jit`": lambda: jax.jit(lambda rng: train(rng=rng, mesh=object()))(key()),
+    "A mesh inside `jit`": lambda: jax.jit(lambda rng: train(rng=rng, mesh=object()))(key()),
     "`load_policy` of a file that is not there": lambda folder: load_policy(
         folder / "policy.safetensors"
     ),
     "`load_policy` of another kind of file": lambda folder: write_and_load(folder / "policy.pkl"),
     "A single logger instead of a list": lambda: train(loggers=ConsoleLogger()),
     "The class of a logger": lambda: train(loggers=[ConsoleLogger]),
-    "All that `train` returned, given to it as a runner": lambda: train(runner=(runner(), {})),
+    "The whole result of `train`, passed to it as a runner": lambda: train(runner=(runner(), {})),
     "The runner of an agent of another family": lambda: train(runner=runner_of(make_dqn())),
     "The runners of a sweep, given to `train`": lambda: train(runner=stacked(runner())),
     "The runner of an agent with another `batch_size`": lambda: train(
@@ -203,17 +201,17 @@ MISTAKES = {
     "The runner of an agent of another family, given to `evaluate`": lambda: agent().evaluate(
         runner_of(make_dqn())
     ),
-    "A number in the place of the hyperparameters of `start`": lambda: agent().start(key(), 3),
+    "A number for the hyperparameters of `start`": lambda: agent().start(key(), 3),
     "A runner whose arrays `advance` has used up": lambda: train(runner=used_up("obs")),
-    "A runner that `advance` was given, evaluated instead of the one that it returned": lambda: (
+    "Evaluating the runner passed to `advance`, not the one that it returned": lambda: (
         agent().evaluate(used_up("update_step"))
     ),
     "`summarize` of a dict of metrics": lambda: agent().summarize(
         {"returns": np.zeros((2, 3)), "lengths": np.zeros((2, 3))}
     ),
     "`summarize` of the name of a metric": lambda: agent().summarize("returns"),
-    "`summarize` of lists of several lengths, of texts, or of `None`": lambda: agent().summarize(
-        [[1.0, 2.0], [3.0]]
+    "`summarize` of lists of different lengths, of strings, or of `None`": lambda: (
+        agent().summarize([[1.0, 2.0], [3.0]])
     ),
     "A batch of observations for `policy`": lambda: agent().policy(
         runner().actor_training, jnp.zeros((5, 2))
@@ -225,20 +223,20 @@ MISTAKES = {
     "A batch whose observations are wider than the learner was made for": lambda: update(
         dqn_learner(), observations=wide, next_observations=wide
     ),
-    "An observation of another shape for the `policy` of an agent around a learner": lambda: (
+    "An observation of the wrong shape for `policy` of an agent with a learner": lambda: (
         make_dqn().policy(dqn_learner(), jnp.zeros(3))
     ),
-    "A list of numbers for the observation of an agent around a learner": lambda: make_dqn().policy(
+    "A list of numbers for the observation of an agent with a learner": lambda: make_dqn().policy(
         dqn_learner(), [0.0, 1.0]
     ),
     "A list of numbers for `q` of a learner": lambda: dqn_learner().q([0.0, 1.0]),
-    "An observation of another shape for `policy`": lambda: agent().policy(
+    "An observation of the wrong shape for `policy`": lambda: agent().policy(
         runner().actor_training, jnp.zeros(3)
     ),
     "`advance` without a runner": lambda: agent().advance(None, 3),
     "A float for the number of updates of `advance`": lambda: agent().advance(runner(), 2.5),
     "A negative number of updates for `advance`": lambda: agent().advance(runner(), -1),
-    "A policy exported under the name of another kind of file": lambda: trained().export_policy(
+    "A policy exported to a file with another ending": lambda: trained().export_policy(
         "policy.onnx"
     ),
 }

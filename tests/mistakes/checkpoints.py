@@ -45,19 +45,19 @@ MISTAKES = {
     "`best_fn` for the last checkpoint, or for a given update": lambda folder: make_ppo(
         checkpoint_dir=folder
     ).restore("last", best_fn=len),
-    "Checkpoints of `train_online`, which is gone": checkpoints_of_train_online,
+    "Checkpoints of `train_online`, which was removed": checkpoints_of_train_online,
     "`resume` without a `checkpoint_dir`": lambda: agent().resume(key(), hyperparams()),
     "`restore` from a folder without checkpoints": lambda folder: make_ppo(
         checkpoint_dir=folder
     ).restore(),
     "`verify` of a folder without checkpoints": lambda folder: verify(folder),
     "A file as the folder of checkpoints": file_for_a_folder,
-    "Another `n_evals` for a run that continues": lambda: train_on(metrics(5)),
-    "A run that continues without its earlier evaluations": lambda: train_on(metrics(2), False),
-    "A run that continues with evaluations that it did not have": lambda: train_on(
+    "A different `n_evals` in a continued run": lambda: train_on(metrics(5)),
+    "A continued run without its earlier evaluations": lambda: train_on(metrics(2), False),
+    "A continued run with evaluations that it did not have": lambda: train_on(
         {"update_step": np.zeros(1, int)}
     ),
-    "A run that continues without its earlier entries of `final_info`": another_final_info,
+    "A continued run without its earlier `final_info`": another_final_info,
     "Metrics and runner the wrong way round for `collect_training`": lambda: (
         agent().collect_training({}, runner())
     ),

@@ -48,7 +48,7 @@ MISTAKES = {
     "A number of minibatches that does not divide the samples of an update": lambda: AgentConfig(
         batch_size=8, rollout_length=3, minibatches_per_epoch=7
     ),
-    "As many minibatches as samples, whose advantages would all be standardised to 0": lambda: PPO(
+    "As many minibatches as samples": lambda: PPO(
         MatchSign(), None, AgentConfig(batch_size=4, rollout_length=16, minibatches_per_epoch=64)
     ),
     "Groups that do not divide the samples of a minibatch": lambda: AgentConfig(
@@ -60,32 +60,32 @@ MISTAKES = {
     "A replay buffer smaller than `learning_starts`": lambda: dqn.AgentConfig(
         buffer_size=800, learning_starts=1000
     ),
-    "A replay buffer on the host that is to be drawn by priorities": lambda: dqn.AgentConfig(
+    "Prioritised replay with a buffer on the host": lambda: dqn.AgentConfig(
         buffer_on_host=True, prioritised_replay=True
     ),
-    "A replay buffer on the host that checkpoints are to hold": lambda: dqn.AgentConfig(
+    "Checkpoints of a replay buffer on the host": lambda: dqn.AgentConfig(
         buffer_on_host=True, checkpoint_dir="runs/dqn"
     ),
     "A replay buffer on the host for compiled environments": lambda: make_dqn(buffer_on_host=True),
     "C51 with a single atom": lambda: c51.AgentConfig(n_atoms=1),
-    "An optimizer that is made already: `optimizer=optax.adam(1e-3)`": lambda: AgentConfig(
-        optimizer=optax.adam(1e-3)
+    "An optimizer, not a function that makes one: `optimizer=optax.adam(1e-3)`": lambda: (
+        AgentConfig(optimizer=optax.adam(1e-3))
     ),
     "An optimizer that ignores its learning rate: `optimizer=lambda: optax.adam(1e-3)`": lambda: (
         AgentConfig(optimizer=lambda: optax.adam(1e-3))
     ),
     "The layers of PPO's networks in its configuration": lambda: AgentConfig(features=(256, 256)),
-    "A static field inside of `jit` or `vmap`": lambda: jax.jit(
+    "A traced value for a static field, inside `jit` or `vmap`": lambda: jax.jit(
         lambda n: AgentConfig(n_steps=n).n_steps
     )(3),
     "The configuration of another agent": lambda: PPO(MatchSign(), None, dqn.AgentConfig()),
     "The configuration and the parameters of the environment swapped": swapped,
     "A dict as a configuration": lambda: PPO(MatchSign(), None, ON_POLICY),
-    "The class of the configuration, not one made of it": lambda: PPO(
+    "The class of the configuration instead of an instance": lambda: PPO(
         MatchSign(), None, AgentConfig
     ),
     "A number for the widths of layers: `features=64`": lambda: make_dqn(features=64),
-    "A new default in a class that is no dataclass, or without a type": Short,
+    "A new default without a type, or in a class that is not a dataclass": Short,
     "A float for `eval_rng`": lambda: AgentConfig(eval_rng=0.5),
     "`keep_checkpoints=0` to keep all, instead of `None`": lambda: AgentConfig(keep_checkpoints=0),
     "An empty path as the folder of checkpoints": lambda: AgentConfig(checkpoint_dir=""),

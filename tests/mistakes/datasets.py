@@ -73,35 +73,31 @@ MISTAKES = {
         {"observations": np.zeros((3, 2)), "actions": np.zeros(2)}
     ),
     "A scalar for an array": lambda: Dataset({"rewards": 1.0}),
-    "A key that is no string": lambda: Dataset({1: np.zeros(3)}),
+    "A key that is not a string": lambda: Dataset({1: np.zeros(3)}),
     "A key with a slash": lambda: Dataset({"a/b": np.zeros(3)}),
-    "A dataset of nothing": lambda: Dataset({}),
+    "A dataset without arrays": lambda: Dataset({}),
     "A batch of no rows": lambda: Dataset(arrays()).sample(0),
     "A row that does not exist": lambda: Dataset(arrays()).sample(2, indx=[3, -1]),
-    "Returns of several steps without the ends of episodes": lambda: Dataset(arrays()).n_step(
-        3, 0.99
-    ),
-    "Returns of no steps": lambda: Dataset(arrays(ends=np.ones(32, bool))).n_step(0, 0.99),
+    "n-step returns without the ends of episodes": lambda: Dataset(arrays()).n_step(3, 0.99),
+    "n-step returns of no steps": lambda: Dataset(arrays(ends=np.ones(32, bool))).n_step(0, 0.99),
     "An episode that goes on after it has terminated": lambda: Dataset(
         arrays(ends=np.zeros(32, bool))
     ).n_step(2, 0.99),
-    "A split beyond all rows": lambda: Dataset(arrays()).split(1.5),
+    "A split beyond the last row": lambda: Dataset(arrays()).split(1.5),
     "One name where a list of names is needed": lambda: Dataset(arrays()).normalise("observations"),
-    "Rewards of a dataset in an array of objects, as tables of several types give them": lambda: (
-        cql_agent(rewards=np.zeros(32, object))
+    "Rewards in an array of objects, as from tables with several types": lambda: cql_agent(
+        rewards=np.zeros(32, object)
     ),
     "NaN among the rewards of a dataset": lambda: cql_agent(rewards=with_one(np.nan)),
     "Masks that are neither 0 nor 1": lambda: cql_agent(masks=with_one(7)),
     "A dataset without rewards for an agent that learns from them": lambda: make_cql(
         Dataset(without("rewards"))
     ),
-    "A dataset of returns over several steps for an agent with a memory": lambda: make_with_memory(
+    "n-step returns for an agent with a memory": lambda: make_with_memory(
         sequences().n_step(2, 0.99)
     ),
     "A shuffled dataset for an agent with a memory": shuffled_rows_for_a_memory,
-    "Returns over several steps of a part of a dataset that was split at random": lambda: (
-        sequences().split(0.9)[0].n_step(2, 0.99)
-    ),
+    "n-step returns after a random split": lambda: sequences().split(0.9)[0].n_step(2, 0.99),
     "A dataset without rows": lambda: make_bc(Dataset(arrays(0))),
     "More groups than rows": lambda: make_bc(n_groups=33, minibatch_size=66),
     "A dataset of another environment": lambda: make_bc(
@@ -110,23 +106,21 @@ MISTAKES = {
     "Floats as discrete actions of a dataset": lambda: make_bc(
         Dataset(arrays(actions=np.zeros(32, np.float32)))
     ),
-    "Actions of a dataset that the environment does not have": lambda: make_bc(
+    "Dataset actions that the environment does not have": lambda: make_bc(
         Dataset(arrays(actions=with_one(2).astype(int)))
     ),
-    "Actions of a dataset outside of the box": actions_in_other_units,
-    "Actions of a dataset that seem to be rescaled to [-1, 1], which it does not say": lambda: (
+    "Dataset actions outside the environment's bounds": actions_in_other_units,
+    "Dataset actions that seem to be rescaled to [-1, 1], without saying so": lambda: (
         make_narrow_bc(1.0)
     ),
-    "Actions of a dataset outside of the box that it says they are in": lambda: make_narrow_bc(
+    "Dataset actions outside the bounds that it states": lambda: make_narrow_bc(
         1.5, action_space=(-1, 1)
     ),
-    "A method in the place of a space": lambda: Dataset(
-        arrays(), action_space=Target().action_space
-    ),
-    "Another space than a dataset knows": lambda: Dataset(
+    "A method instead of a space": lambda: Dataset(arrays(), action_space=Target().action_space),
+    "A different space than the dataset's own": lambda: Dataset(
         Dataset(arrays(actions=np.zeros((32, 2))), action_space=(-1, 1)), action_space=(-2, 2)
     ),
-    "Actions of an unknown box that are to be rescaled": lambda: Dataset(
+    "Rescaling actions without known bounds": lambda: Dataset(
         arrays(actions=np.zeros((32, 2)))
     ).rescale_actions(),
     "A file of an unknown format": lambda folder: Dataset(arrays()).save(folder / "data.csv"),
@@ -137,19 +131,19 @@ MISTAKES = {
     "A transition without its action": lambda: ReplayBuffer.create(TRANSITION, 4).add_transition(
         {"observations": np.zeros(2, np.float32)}
     ),
-    "A transition of another type": transition_of_another_type,
+    "A transition with another dtype": transition_of_another_type,
     "A batch that is a tuple": lambda: dqn_learner().update(
         (np.zeros((4, 2)), np.zeros(4, np.int32))
     ),
     "A list in a batch": lambda: dqn_learner().update({**arrays(4), "actions": [0, 1, 0, 1]}),
     "A batch that lacks an array": lambda: dqn_learner().update(without("masks", 4)),
-    "Rewards with a further axis": lambda: dqn_learner().update(
+    "Rewards with an extra axis": lambda: dqn_learner().update(
         arrays(4, rewards=np.zeros((4, 1), np.float32))
     ),
     "A batch of arrays of different lengths": lambda: dqn_learner().update(
         arrays(4, rewards=np.zeros(3, np.float32))
     ),
-    "Successors shaped otherwise than observations": lambda: dqn_learner().update(
+    "Next observations with another shape than observations": lambda: dqn_learner().update(
         arrays(4, next_observations=np.zeros((4, 3), np.float32))
     ),
     "A batch with actions of another size": lambda: box_learner().update(

@@ -77,29 +77,27 @@ def writes_in_reset(self, key):
 MISTAKES = {
     "A class instead of an environment": lambda: make_ppo(MatchSign),
     "A name that gymnax does not have": lambda: make_ppo("CartPole"),
-    "A name of a suite that there is not": lambda: make_ppo("atari:Pong"),
-    "Something that is no environment": lambda: make_ppo(object()),
+    "An unknown suite": lambda: make_ppo("atari:Pong"),
+    "Something that is not an environment": lambda: make_ppo(object()),
     "A step of four values, as of old Gym": lambda: make_ppo(match_sign(step_env=four_values)),
     "A step whose info is `None`": lambda: make_ppo(wrong(info=lambda info: None)),
-    "Observations of another shape after a step": lambda: make_ppo(
+    "Observations that change shape after a step": lambda: make_ppo(
         wrong(obs=lambda obs: jnp.zeros(3))
     ),
-    "A state of another structure after a step": lambda: make_ppo(
+    "A state that changes structure after a step": lambda: make_ppo(
         wrong(state=lambda state: {"state": state})
     ),
     "Several rewards for one actor": lambda: make_ppo(wrong(reward=lambda reward: jnp.zeros(2))),
     "Complex rewards": lambda: make_ppo(wrong(reward=lambda reward: reward + 1j)),
-    "A float that says whether an episode is over": lambda: make_ppo(
-        wrong(done=lambda done: jnp.float32(0.0))
-    ),
-    "An entry of the info that is named as something that updates report": lambda: train(
+    "A float for `terminated`": lambda: make_ppo(wrong(done=lambda done: jnp.float32(0.0))),
+    "An entry of the info with the name of a metric of updates": lambda: train(
         make_ppo(wrong(info=lambda info: {"kl": jnp.zeros(())}), final_info=("kl",))
     ),
-    "An end of the episode for each actor": lambda: IPPO(
+    "`terminated` for each actor": lambda: IPPO(
         wrong(2, done=lambda done: jnp.zeros(2, bool)), None, ippo.AgentConfig()
     ),
-    "An environment of no actors": lambda: make_ppo(MatchSign(0)),
-    "Observations outside of their space": lambda: make_ppo(
+    "An environment without actors": lambda: make_ppo(MatchSign(0)),
+    "Observations that do not fit their space": lambda: make_ppo(
         match_sign(observation_space=lambda self, params: Box(-1.0, 1.0, (3,)))
     ),
     "An environment in NumPy: `float(action)`": lambda: make_ppo(wrong(reward=float)),
@@ -109,7 +107,7 @@ MISTAKES = {
     "A subclass of `Environment` whose step returns a tuple": lambda: make_ppo(
         still(step=lambda self, key, state, action: (state, state, 0.0, False, {}))
     ),
-    "Parameters besides an `Environment`": lambda: PPO(
+    "Parameters for an `Environment`, which holds its own": lambda: PPO(
         Still(), {"gravity": 9.8}, ppo.AgentConfig()
     ),
     "A subclass of `Environment` with the step of Gymnasium": lambda: make_ppo(
@@ -118,7 +116,7 @@ MISTAKES = {
     "A `step` whose arguments have another order": lambda: make_ppo(
         still(step=lambda self, state, action, key: Still.step(self, key, state, action))
     ),
-    "A text in the info of a compiled environment": lambda: make_ppo(
+    "A string in the info of a compiled environment": lambda: make_ppo(
         still(step=stepping(info={"message": "left"}))
     ),
     "An environment whose reset writes to `self`": lambda: make_ppo(still(reset=writes_in_reset)),
@@ -127,14 +125,14 @@ MISTAKES = {
     ),
     "The class of a space instead of a space": lambda: make_ppo(Still(Discrete)),
     "The number of actions instead of their space": lambda: make_dqn(Still(4)),
-    "A space given by a method of an `Environment`": lambda: make_ppo(
+    "A method for the space of an `Environment`": lambda: make_ppo(
         still(__init__=lambda self: None, action_space=lambda self: Discrete(4))
     ),
     "A space as an attribute beside `reset_env` and `step_env`": lambda: make_ppo(
         match_sign(action_space=Discrete(2))
     ),
     "Episodes of no steps": lambda: make_ppo(Still(max_steps=0)),
-    "PPO in a space of several flags, `MultiBinary`": lambda: make_ppo(Still(MultiBinary(2))),
+    "PPO with `MultiBinary` actions": lambda: make_ppo(Still(MultiBinary(2))),
     "Discrete actions of a compiled environment that do not start at 0": lambda: make_dqn(
         Still(From(3, start=1))
     ),
@@ -144,17 +142,17 @@ MISTAKES = {
     "Observations that are empty arrays": lambda: make_dqn(
         match_sign(observe=lambda self, state: jnp.zeros(0))
     ),
-    "Several discrete actions along two axes": lambda: make_ppo(Still(MultiDiscrete([[2, 3]]))),
-    "A box of actions with a component of a single value": lambda: make_ppo(
+    "`MultiDiscrete` actions with two axes": lambda: make_ppo(Still(MultiDiscrete([[2, 3]]))),
+    "Continuous actions with a component of a single value": lambda: make_ppo(
         Still(Box(0.0, 0.0, (2,)))
     ),
-    "An environment without a space of actions": lambda: make_ppo(match_sign(action_space=None)),
-    "SAC in a box without bounds": lambda: make_sac(boxed(-jnp.inf, jnp.inf, (2,))),
-    "`squash_actions` in a box without bounds": lambda: make_box_ppo(
+    "An environment without an action space": lambda: make_ppo(match_sign(action_space=None)),
+    "SAC with unbounded actions": lambda: make_sac(boxed(-jnp.inf, jnp.inf, (2,))),
+    "`squash_actions` with unbounded actions": lambda: make_box_ppo(
         boxed(-jnp.inf, jnp.inf, (2,)), squash_actions=True
     ),
-    "A box of actions without components": lambda: make_box_ppo(boxed(-1.0, 1.0, (0,))),
-    "DQN in an environment of continuous actions": lambda: make_dqn(Target()),
+    "Continuous actions without components": lambda: make_box_ppo(boxed(-1.0, 1.0, (0,))),
+    "DQN with continuous actions": lambda: make_dqn(Target()),
     "A dict for the dataset of an offline agent": lambda: make_bc({"actions": np.zeros(4, int)}),
     "An environment that draws its noise with `numpy.random`": lambda: make_ppo(
         match_sign(reset_env=changed_reset(lambda obs: obs + np.random.normal()))  # noqa: NPY002

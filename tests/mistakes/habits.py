@@ -85,7 +85,7 @@ MISTAKES = {
     "`PPO(..., learning_rate=3e-4)`": lambda: PPO(
         MatchSign(), None, AgentConfig(), learning_rate=3e-4
     ),
-    "A function that makes an environment, in its place": lambda: make_ppo(
+    "A function instead of the environment that it makes": lambda: make_ppo(
         lambda: gymnasium.make("CartPole-v1")
     ),
     "`agent.train(0, 10_000)`": lambda: agent().train(0, 10_000),
@@ -120,13 +120,13 @@ MISTAKES = {
     "An environment in place of its parameters": lambda: PPO(
         MatchSign(), MatchSign(), AgentConfig()
     ),
-    'A name of Gymnasium: `PPO("LunarLander-v3", None, config)`': lambda: PPO(
+    'A name from Gymnasium: `PPO("LunarLander-v3", None, config)`': lambda: PPO(
         "LunarLander-v3", None, AgentConfig()
     ),
-    'A name of an older release of Gymnasium: `jaxagents.make("LunarLander-v2")`': lambda: (
+    'A name from an older release of Gymnasium: `jaxagents.make("LunarLander-v2")`': lambda: (
         jaxagents.make("LunarLander-v2")
     ),
-    'A name of Atari: `jaxagents.make("ALE/Pong-v5")`': lambda: jaxagents.make("ALE/Pong-v5"),
+    'An Atari name: `jaxagents.make("ALE/Pong-v5")`': lambda: jaxagents.make("ALE/Pong-v5"),
     "`config._replace`, of 0.2.5": lambda: AgentConfig()._replace(n_steps=3),
     "`deterministic_mode`, of 0.2.5": lambda: AgentConfig(deterministic_mode=True),
     "`from jaxagents import PPOAgent`, of 0.2.5": lambda: jaxagents.PPOAgent,

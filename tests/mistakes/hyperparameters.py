@@ -34,16 +34,14 @@ MISTAKES = {
     "An infinite learning rate": lambda: tried(
         actor_optimizer_params=OptimizerParams(learning_rate=np.inf)
     ),
-    "A negative limit of gradients; `inf` is none": lambda: tried(
+    "A negative gradient clip": lambda: tried(
         critic_optimizer_params=OptimizerParams(grad_clip=-1.0)
     ),
     "An infinite learning rate of a learner": lambda: created(critic_learning_rate=np.inf),
     "C51 with `v_max` below `v_min`": lambda: c51_between(1.0, -1.0),
     "Text for a number": lambda: tried(gamma="0.9"),
     "A boolean for a number": lambda: tried(gamma=True),
-    "An array of values for `train`, outside of `vmap`": lambda: tried(
-        gamma=jnp.array([0.9, 0.99])
-    ),
+    "An array of values for `train`, outside `vmap`": lambda: tried(gamma=jnp.array([0.9, 0.99])),
     "An array of values for a single learner": lambda: created(
         critic_learning_rate=np.array([1e-4, 1e-3])
     ),
@@ -52,7 +50,7 @@ MISTAKES = {
     ),
     "The hyperparameters of another agent": lambda: train(hyperparams=dqn.HyperParameters()),
     "Hyperparameters as a dict": lambda: train(hyperparams={"gamma": 0.9}),
-    "The class of the hyperparameters, not some made of it": lambda: train(
+    "The class of the hyperparameters instead of an instance": lambda: train(
         hyperparams=ppo.HyperParameters
     ),
     "A sweep with three discounts and two coefficients": lambda: swept(

@@ -65,7 +65,7 @@ MISTAKES = {
     "An actor with more outputs than there are actions": lambda: make_ppo(
         actor_network=CategoricalActor(5)
     ),
-    "An actor of continuous actions that gives the mean alone": lambda: make_box_ppo(
+    "An actor of continuous actions that outputs only the mean": lambda: make_box_ppo(
         actor_network=Vector(2)
     ),
     "An actor of a discrete learner with more outputs than there are actions": lambda: (
@@ -81,18 +81,18 @@ MISTAKES = {
         actor_network=Plain
     ),
     "A class of networks whose field is a number": lambda: make_ppo(actor_network=Vector),
-    "A function that gives something else than a network": lambda: make_ppo(
+    "A function that returns something other than a network": lambda: make_ppo(
         actor_network=lambda config: 3
     ),
     "The name of a network": lambda: make_ppo(actor_network="mlp"),
-    "Channels moved for networks of one's own": lambda: make_ppo(channels_first=True),
-    "Channels moved where there are no images": lambda: make_dqn(channels_first=True),
+    "`channels_first` with your own networks": lambda: make_ppo(channels_first=True),
+    "`channels_first` without images": lambda: make_dqn(channels_first=True),
     "A critic with several outputs": lambda: make_ppo(critic_network=Vector()),
-    "A subclass of a base without networks": lambda: make_ppo(
+    "A subclass of a base class without networks": lambda: make_ppo(
         agent=mine(PPOBase, _distribution_of=lambda self, output: output), critic_network=None
     ),
-    "A memory of a kind that there is not": lambda: make_ppo(memory="rnn"),
-    "`memory` beside networks that have none": lambda: make_ppo(
+    "An unknown kind of memory": lambda: make_ppo(memory="rnn"),
+    "`memory` with networks that have none": lambda: make_ppo(
         memory="gru", actor_network=CategoricalActor(2), critic_network=StateCritic()
     ),
     "`memory` for a subclass whose default network has none": lambda: remembering(
@@ -109,7 +109,7 @@ MISTAKES = {
         ),
         actor_network=WithMemory(CategoricalActor(2, features=()), cell=nn.GRUCell(features=4)),
     ),
-    "DQN with a network of too many values": lambda: make_dqn(critic_network=Vector(5)),
+    "DQN with a network that outputs too many values": lambda: make_dqn(critic_network=Vector(5)),
     "A single critic where several are needed": lambda: make_sac(critic_network=Critic((4,))),
     "A class of networks for a learner": lambda: make_dqn(critic_network=MLP),
     "A misspelt encoder": lambda: make_encoder("imapla"),
@@ -129,7 +129,7 @@ MISTAKES = {
     "The space of actions that are not rescaled, for a learner": lambda: SACLearner.create(
         0, Box(-1.0, 1.0, (3,)), Box(-2.0, 2.0, (1,))
     ),
-    "A discrete learner that is not told the number of actions": lambda: DQNLearner.create(
+    "A discrete learner without the number of actions": lambda: DQNLearner.create(
         0, jnp.zeros(2), jnp.int32(0)
     ),
     "An example of an action that does not exist": lambda: DQNLearner.create(
@@ -141,5 +141,5 @@ MISTAKES = {
     "More minibatches than environments, for networks with a memory": lambda: make_ppo(
         memory="gru", minibatches_per_epoch=8, actor_network=None, critic_network=None
     ),
-    "Acting by a network with a memory, without one: `agent.act(actor, (), obs)`": act_without_a_memory,
+    "A recurrent network without its memory: `agent.act(actor, (), obs)`": act_without_a_memory,
 }

@@ -59,48 +59,46 @@ def vector_in_use():
 
 
 MISTAKES = {
-    "One environment that is not registered and cannot be pickled, for many to be played": lambda: (
+    "Several copies of an environment that is not registered and cannot be pickled": lambda: (
         make_ppo(Locked())
     ),
-    "A wrapper of one's own that can be neither made nor pickled, for many to be played": lambda: (
-        make_ppo(plain())
+    "Several copies of your own wrapper that can be neither made nor pickled": lambda: make_ppo(
+        plain()
     ),
-    "A wrapper of one's own that can be neither made nor pickled, for evaluations": lambda: (
-        make_ppo(Gymnasium(gymnasium.make("CartPole-v1"), eval_env=plain()))
+    "Evaluations in your own wrapper that can be neither made nor pickled": lambda: make_ppo(
+        Gymnasium(gymnasium.make("CartPole-v1"), eval_env=plain())
     ),
-    "A vector of environments that are not registered, without one for evaluations": lambda: (
-        make_ppo(SyncVectorEnv([Locked] * 4))
+    "A vector of environments that are not registered, without an `eval_env`": lambda: make_ppo(
+        SyncVectorEnv([Locked] * 4)
     ),
-    "An environment for evaluations with other observations or actions": lambda: make_ppo(
+    "An `eval_env` with other observations or actions": lambda: make_ppo(
         Gymnasium(gymnasium.make("Acrobot-v1"), eval_env=gymnasium.make("CartPole-v1"))
     ),
-    "A vector of more or fewer environments than the configuration has": lambda: make_ppo(
+    "A vector with another number of environments than the configuration": lambda: make_ppo(
         Gymnasium(SyncVectorEnv([Line] * 3), eval_env=Line)
     ),
-    "A vector of one and the same environment": lambda: make_ppo(same_four_times()),
+    "A vector that holds the same environment twice": lambda: make_ppo(same_four_times()),
     "A vector in which another agent is being trained": vector_in_use,
-    "Another way to step environments than there is": lambda: Gymnasium(
-        Line, vectorization_mode="thread"
-    ),
-    "Discrete actions of Gymnasium that do not start at 0": lambda: Gymnasium(
+    "An unknown `vectorization_mode`": lambda: Gymnasium(Line, vectorization_mode="thread"),
+    "Discrete actions in Gymnasium that do not start at 0": lambda: Gymnasium(
         lambda: Line(action_space=spaces.Discrete(2, start=1))
     ),
-    "Observations of Gymnasium that are empty arrays": lambda: make_ppo(Gymnasium(Blind)),
-    "Actions of Gymnasium of a space that no agent acts in": lambda: Gymnasium(
+    "Gymnasium observations that are empty arrays": lambda: make_ppo(Gymnasium(Blind)),
+    "A Gymnasium action space that no agent supports": lambda: Gymnasium(
         lambda: Line(action_space=spaces.MultiBinary(2))
     ),
-    "A function that makes no environment": lambda: Gymnasium(lambda: 3),
-    "`check_env` of an environment of Gymnasium": lambda: check_env(Gymnasium(Line)),
-    "A sweep in an environment of Gymnasium": lambda: PPO(
+    "A function that does not return an environment": lambda: Gymnasium(lambda: 3),
+    "`check_env` of a Gymnasium environment": lambda: check_env(Gymnasium(Line)),
+    "A sweep in a Gymnasium environment": lambda: PPO(
         Gymnasium(Line), None, ppo.AgentConfig()
     ).sweep(keys(2)),
-    "An entry of the info of an environment of Gymnasium that is named as another metric": lambda: (
-        make_ppo(Gymnasium(Line), final_info=("returns",))
+    "An entry of a Gymnasium environment's info with the name of a metric": lambda: make_ppo(
+        Gymnasium(Line), final_info=("returns",)
     ),
-    "An update of one's own that plays, in an environment of Gymnasium": lambda: make_ppo(
+    "A `_training_step` of your own that plays in a Gymnasium environment": lambda: make_ppo(
         Gymnasium(Line), Twice
     ),
-    "A wrapper of compiled environments around an environment of Gymnasium": lambda: FrameStack(
+    "A wrapper of compiled environments around a Gymnasium environment": lambda: FrameStack(
         Gymnasium(Line), 4
     ),
 }

@@ -21,9 +21,8 @@ _LONGEST = 300
 _INTRODUCTION = """\
 # Mistakes
 
-Mistakes are refused before anything is compiled, with an error that says what was given, what is needed,
-and where possible what would work. This page lists them: look for the message that you got. Each of them
-is tested.
+Mistakes raise an error before anything is compiled. It says what was given, what is needed and, where
+possible, what would work. Search this page for the message that you got. Each row is tested.
 """
 
 

@@ -32,13 +32,13 @@ class Blind(Relay):
 
 
 MISTAKES = {
-    "An environment whose agents take turns, such as `env()` of a module makes": lambda: make(
+    "An environment whose agents take turns, such as from `env()` of a module": lambda: make(
         simple_spread_v3.env()
     ),
-    "A function that makes no parallel environment": lambda: make(PettingZoo(lambda: 3)),
+    "A function that does not return a parallel environment": lambda: make(PettingZoo(lambda: 3)),
     "Environments that do not have the same agents": lambda: make(PettingZoo([Relay(), Longer()])),
-    "One environment that cannot be pickled, for many to be played": lambda: make(Locked()),
-    "An environment that does not say which agents there may be": lambda: make(Nameless()),
-    "Observations of PettingZoo that are empty arrays": lambda: make(PettingZoo(Blind)),
-    "An environment of PettingZoo for an agent of one actor": lambda: make(Relay(), PPO),
+    "Several copies of an environment that cannot be pickled": lambda: make(Locked()),
+    "An environment without `possible_agents`": lambda: make(Nameless()),
+    "PettingZoo observations that are empty arrays": lambda: make(PettingZoo(Blind)),
+    "A PettingZoo environment for a single-agent algorithm": lambda: make(Relay(), PPO),
 }

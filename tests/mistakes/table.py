@@ -33,8 +33,8 @@ _MODULES = {
     "Environments": environments,
     "Checkpoints and restoring": checkpoints,
     "Datasets and replay": datasets,
-    "Environments of Gymnasium": on_host,
-    "Environments of PettingZoo": parallel,
+    "Gymnasium environments": on_host,
+    "PettingZoo environments": parallel,
     "Meshes": meshes,
     "Habits from other libraries": habits,
 }
