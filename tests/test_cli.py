@@ -136,7 +136,7 @@ def test_ctrl_c_says_how_to_go_on(described, capsys, monkeypatch, is_within_an_u
     monkeypatch.setattr(REINFORCE, "resume", resume)
     said = ends(["resume", str(described)], 130, capsys)
     made = "" if is_within_an_update else " after 0 of 2 updates"
-    assert said == f"jaxagents: Stopped{made}. To go on: jaxagents resume {described}\n"
+    assert said == f"jaxagents: Stopped{made}. To continue: jaxagents resume {described}\n"
 
 
 def test_ctrl_c_is_not_lost_where_its_error_is(described, capsys, monkeypatch):
@@ -151,7 +151,7 @@ def test_ctrl_c_is_not_lost_where_its_error_is(described, capsys, monkeypatch):
     monkeypatch.setattr(REINFORCE, "resume", None)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which may be ignored
     said = ends(["resume", str(described), "--n-steps", "9"], 130, capsys)
-    assert said == f"jaxagents: Stopped. To go on: jaxagents resume {described}\n"
+    assert said == f"jaxagents: Stopped. To continue: jaxagents resume {described}\n"
     assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
 
 
@@ -255,7 +255,7 @@ def test_a_sweep_that_is_stopped_goes_on(trained, tmp_path, capsys, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(REINFORCE, "sweep", lambda *args: finished(*args, n_steps=1, progress=False))
         said = ends(["sweep", *CARTPOLE, *SIZES, *words], 130, capsys)
-    assert f"after 1 of 2 updates. To go on: jaxagents resume {folder}" in said
+    assert f"after 1 of 2 updates. To continue: jaxagents resume {folder}" in said
     with FileLock(folder / "sweep" / ".lock"):
         assert "is writing to" in ends(["resume", str(folder), "--n-steps", "3"], 2, capsys)
     lines = printed(["resume", str(folder)])
@@ -301,13 +301,13 @@ MISTAKES = {
     "train --preset dqn": "no preset 'dqn'. Did you mean 'dqn-cartpole'?",
     "train --preset": "--preset needs a name",
     "train ppo --preset=dqn-acrobot": "is for the agent dqn, not ppo",
-    "train --preset ppo-cartpole --preset=dqn-acrobot": "can be given once",
+    "train --preset ppo-cartpole --preset=dqn-acrobot": "can be given only once",
     "train": "An agent and an environment are missing: jaxagents train AGENT ENV",
     "train ppo": "An environment is missing: jaxagents train AGENT ENV",
     f"{CART} --gama 1": "no option '--gama'. Did you mean '--gamma'?",
     f"{CART} --num-envs 1": "Did you mean '--n-envs'?",
     f"{CART} --n-steps=3 --n-updates=4": "--n-steps=3 contradicts --n-updates=4. Give one of them.",
-    f"{CART} more": "'more' is no option",
+    f"{CART} more": "'more' is not an option",
     f"{CART} --n-steps ten": "--n-steps: invalid literal for int() with base 10: 'ten'",
     f"{CART} --gamma much": "--gamma: could not convert string to float: 'much'",
     "sweep ppo CartPole-v1 --gamma 0.9,1": "--gamma: Could not find valid parse for arguments",

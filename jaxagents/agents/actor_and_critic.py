@@ -270,7 +270,7 @@ def _check_inputs(hook: str, inputs: object, lead: dict[str, int]) -> None:
     """Raises unless a hook returns a tuple of `Sequence`s or arrays with the given leading axes."""
     if not isinstance(inputs, tuple | list):
         raise TypeError(
-            f"{hook} must return a tuple, of the loss's arguments between training and "
+            f"{hook} must return a tuple of the loss's arguments between training and "
             f"hyperparams, got a {type(inputs).__name__}."
         )
     shape = tuple(lead.values())

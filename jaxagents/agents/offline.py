@@ -210,8 +210,8 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
                 inside = f"the box {words(known)} that it says they are in"
                 remedy = "Correct whichever is wrong."
             raise ValueError(
-                f"The dataset's actions lie in [{actions.min():g}, {actions.max():g}], which is not "
-                f"inside of {inside}. {remedy}"
+                f"The dataset's actions lie in [{actions.min():g}, {actions.max():g}], which is "
+                f"not inside {inside}. {remedy}"
             )
         if mask is None or not is_discrete(space) or np.ndim(mask) != 2:
             return

@@ -117,7 +117,7 @@ def _in_one_line(framed: str) -> str:
 def _about(word: str, kind: type) -> str:
     """The message for an unknown option, which suggests a similar one."""
     if not word.startswith("-"):
-        return f"'{word}' is no option."
+        return f"'{word}' is not an option."
     given, known = word.split("=")[0], [name for name, _ in leaves(kind)]
     name = given.strip("-").replace("-", "_")
     guess = advice(name, known) or did_you_mean(name, known)

@@ -127,7 +127,7 @@ def _choose(command: str, words: Sequence[str]) -> Choice:
     except argparse.ArgumentError:
         raise MistakeError("--preset needs a name; 'jaxagents list presets' shows them.") from None
     if len(found.preset) > 1:
-        raise MistakeError("--preset can be given once.")
+        raise MistakeError("--preset can be given only once.")
     if names:
         check_known("agent", names[0], CATALOGUE, error=MistakeError)
     preset = found.preset[0] if found.preset else None
@@ -203,7 +203,7 @@ def _train_to_end(run: Run, folder: Path, is_begun: bool = False) -> None:
 
 
 def _resume_hint(folder: Path) -> str:
-    return f"To go on: jaxagents resume {shlex.quote(str(folder))}"
+    return f"To continue: jaxagents resume {shlex.quote(str(folder))}"
 
 
 @contextlib.contextmanager

@@ -233,7 +233,7 @@ def several(self, runner, traj, rngs):
         ),
         (
             inputs_of_critic(lambda traj: traj.target),
-            r"_critic_loss_input must .*a tuple, of the loss's arguments",
+            r"_critic_loss_input must .*a tuple of the loss's arguments",
         ),
         (
             own(_actor_minibatch=lambda self, *inputs: jax.tree.map(lambda x: x[:1], inputs)),

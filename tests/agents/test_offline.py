@@ -367,7 +367,7 @@ WIDE = box_data(actions=np.zeros((32, 3), np.float32))
             with_actions(np.zeros((32, 1), int)),
             r"actions have shape \(1,\), but Mat",
         ),
-        (BC, Uneven(), box_data(1, actions=np.float32([[2.0, 5.0]])), "not inside of Uneven's act"),
+        (BC, Uneven(), box_data(1, actions=np.float32([[2.0, 5.0]])), "not inside Uneven's act"),
         (BC, Target(), WIDE, r"actions have shape \(3,\), but Target's have"),
         (IQL, MatchSign(), discrete_data(), "IQL supports continuous actions, but MatchSign"),
     ],
