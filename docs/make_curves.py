@@ -34,7 +34,7 @@ CURVES = {
     "reinforce": {"REINFORCE": "reinforce-cartpole"},
     "a2c": {"A2C": "a2c-cartpole"},
     "rnd": {"RND": "rnd"},
-    "dqn": {"DQN": "dqn-cartpole"},
+    "dqn": {"DQN": "dqn-cartpole", "DDQN": "ddqn-cartpole"},
     "c51": {"C51": "c51-cartpole"},
     "qrdqn": {"QR-DQN": "qrdqn-cartpole"},
     "pqn": {"PQN": "pqn-cartpole"},

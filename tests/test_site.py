@@ -1,6 +1,7 @@
 """The documentation site: nothing fetched from elsewhere, and code that fits on a page."""
 
 import dataclasses
+import importlib
 import os
 import re
 import shutil
@@ -127,6 +128,20 @@ def test_pages_of_agents_say_what_the_agents_support(entry: Entry):
     }
     assert {name: "yes" in cell for name, cell in said.items()} == supported
     assert all(re.fullmatch(r"no|yes|\[yes\]\(\S+\)", cell) for cell in said.values())
+
+
+@pytest.mark.parametrize("page", AGENTS)
+def test_pages_of_agents_show_the_curves_that_were_measured(
+    page: str, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("matplotlib", reason="it draws the curves")
+    monkeypatch.syspath_prepend(DOCS)
+    curves = importlib.import_module("make_curves")
+    results = curves.read(curves.PRESETS) | curves.read(curves.TRAINED)
+    agent = Path(page).stem
+    assert curves.section(agent, results) in (DOCS / page).read_text(encoding="utf-8")
+    figure = DOCS / "pictures" / "curves" / f"{agent}.svg"
+    assert 0 < figure.stat().st_size < 60_000
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
