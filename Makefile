@@ -9,8 +9,8 @@ RUNNABLE := $(VENV)/.runnable
 # Otherwise every process that a test starts compiles all modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-# The site links to where this copy came from, if that is known.
-export REPOSITORY_URL ?= $(shell git config remote.origin.url | sed -E 's|^git@([^:]+):|https://\1/|; s|\.git$$||')
+# The site links to where this copy came from, if that is a page of the web.
+export REPOSITORY_URL ?= $(shell git config remote.origin.url | sed -nE 's|^git@([^:]+):|https://\1/|; s|\.git$$||; /^https?:/p')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all lint format options docs site bench bench-quick dist clean

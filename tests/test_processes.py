@@ -77,7 +77,7 @@ def test_learners_checkpoints_written_anew_and_what_all_processes_stop_at(tmp_pa
             agent.train(KEY, bc, mesh=mesh)
         again = make("DQN", checkpoint_dir=f"{folder}/dqn", restore_agent=True)
         error, message = (FileExistsError, "holds a checkpoint") if process == 0 else (
-            RuntimeError, "The first process could not begin"
+            RuntimeError, "The first process could not start writing to"
         )
         with pytest.raises(error, match=message):
             again.train(KEY, CASES["DQN"].hyperparams(), mesh=mesh)
