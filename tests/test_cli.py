@@ -328,6 +328,8 @@ MISTAKES = {
     f"{CART} --capture-video": "'--capture-video'. Call agent.render_episode(seed, path) after",
     f"{CART} --max-grad-norm 1": "Did you mean '--grad-clip'?",
     f"{CART} --anneal-lr": "Did you mean '--anneal-learning-rate'?",
+    f"{CART} --device cpu": "or the one that JAX_PLATFORMS names",
+    f"{CART} --track": "the command line writes metrics.jsonl.",
     f"{CART} --logdir x": "Did you mean '--run-dir'?",
     "train ppo --env-id CartPole-v1": "or jaxagents train ppo ENV.",
     f"{CART} --ent-coef 0": "Did you mean '--ent-coeff'?",

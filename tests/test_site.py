@@ -39,8 +39,18 @@ def test_scripts_and_styles_are_part_of_the_site():
 
 
 @pytest.mark.skipif(not (shutil.which("make") and shutil.which("git")), reason="needs make and git")
-@pytest.mark.parametrize("origin", ["https://host.org/of/name", "git@host.org:of/name.git"])
-def test_the_site_links_to_the_repository_that_it_was_cloned_from(origin: str, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("origin", "address"),
+    [
+        ("https://host.org/of/name", "https://host.org/of/name"),
+        ("git@host.org:of/name.git", "https://host.org/of/name"),
+        ("/srv/name.git", ""),
+        ("file:///srv/name.git", ""),
+    ],
+)
+def test_the_site_links_to_the_repository_that_it_was_cloned_from(
+    origin: str, address: str, tmp_path: Path
+):
     shutil.copy(ROOT / "Makefile", tmp_path)
     environment = {"PATH": os.environ["PATH"]}
     for command in (
@@ -51,7 +61,7 @@ def test_the_site_links_to_the_repository_that_it_was_cloned_from(origin: str, t
         done = subprocess.run(
             command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
         )
-    assert done.stdout == "https://host.org/of/name\n"
+    assert done.stdout == f"{address}\n"
 
 
 @pytest.mark.parametrize("scheme", ["default", "slate"])

@@ -35,7 +35,7 @@ from jaxagents.core.describe import describe
 from jaxagents.core.fingerprint import fingerprint
 from jaxagents.core.grid import Grid
 from jaxagents.core.hyperparameters import Hyperparameters
-from jaxagents.core.metrics import Metrics, MetricStats, RunResult
+from jaxagents.core.metrics import MetricDict, Metrics, MetricStats, RunResult
 from jaxagents.core.names import missing_attribute, says_where_arguments_belong
 from jaxagents.core.numbers import flag, not_negative, positive
 from jaxagents.engine import run, sweep
@@ -147,7 +147,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             for what, is_given in plain:
                 if is_given:
                     raise ValueError(f"Inside jit or vmap, train takes no {what}: call it outside.")
-            return RunResult(*OnDevice(self).train(key, hyperparams, runner, n_steps, shown))
+            return RunResult.of(*OnDevice(self).train(key, hyperparams, runner, n_steps, shown))
         return self._train(key, hyperparams, runner, n_steps, shown, loggers, mesh, callbacks)
 
     def _train(
@@ -190,7 +190,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 interruption,
                 first_key,
             )
-        return RunResult(*outcome)
+        return RunResult.of(*outcome)
 
     def resume(
         self,
@@ -238,7 +238,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         missing = self.config.n_steps - (0 if runner is None else int(runner.update_step))
         if missing > 0 or (missing == 0 and not self._last.is_evaluated):
             self._train(key, hyperparams, runner, missing, progress, loggers, mesh, callbacks)
-        return RunResult(self._last.usable_runner, self.training_metrics or {})
+        return RunResult.of(self._last.usable_runner, self.training_metrics or {})
 
     def sweep(
         self,
@@ -328,7 +328,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         given, strict = self._hyperparams(hyperparams), flag("strict", strict)
         runner, metrics = checkpoint.restore(self, mode, best_fn, given, strict)
         self.collect_training(runner, metrics)
-        return RunResult(runner, metrics)
+        return RunResult.of(runner, metrics)
 
     def replay(
         self, step: int, n_updates: int = 1, hyperparams: HyperparametersT | None = None
@@ -360,7 +360,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         return replay(self, step, n_updates, self._hyperparams(hyperparams))
 
     @says_where_arguments_belong
-    def eval(self, rng: Seed, n_evals: int = 32, *, deterministic: bool = True) -> Metrics:
+    def eval(self, rng: Seed, n_evals: int = 32, *, deterministic: bool = True) -> MetricDict:
         """Plays episodes with the trained or restored agent.
 
         Args:
@@ -383,7 +383,9 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         runner = self._last.usable_runner
         acting, moment = self._acting(runner), self.moment(runner)
         key = single_key(rng, "eval")
-        return _executor_of(self).player.play(key, acting, n_evals, deterministic, moment)
+        return MetricDict(
+            _executor_of(self).player.play(key, acting, n_evals, deterministic, moment)
+        )
 
     def render_episode(
         self,
@@ -535,7 +537,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         """
         runner, metrics = select_run(trainings, index)
         self.collect_training(runner, metrics)
-        return RunResult(runner, metrics)
+        return RunResult.of(runner, metrics)
 
     @property
     def agent_trained(self) -> bool:
@@ -548,9 +550,10 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         return self._last.runner
 
     @property
-    def training_metrics(self) -> Metrics | None:
+    def training_metrics(self) -> MetricDict | None:
         """A copy of the metrics of the last run, including the runs that it continued."""
-        return self._last.metrics
+        metrics = self._last.metrics
+        return None if metrics is None else MetricDict(metrics)
 
     @property
     def previous_training_max_step(self) -> int:

@@ -1,18 +1,53 @@
 """Metrics of evaluation points: dicts of arrays."""
 
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax.tree_util import DictKey
 from jaxtyping import ArrayLike
 
 from jaxagents.core.summary import Summarised, as_html, as_text, in_a_line
 
 Metrics = dict[str, Any]
 RunnerT = TypeVar("RunnerT")
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class MetricDict(dict[str, Any]):
+    """Metrics by name: a dict that shows each metric in a line, and a pytree as any dict."""
+
+    def __repr__(self) -> str:
+        return as_text("MetricDict", self.lines())
+
+    def _repr_html_(self) -> str:
+        return as_html("MetricDict", self.lines())
+
+    def lines(self) -> dict[str, str]:
+        """Each metric by shape, with the mean at the last point of a run or over all episodes."""
+        n_axes = np.ndim(self.get("update_step", 0))  # 2 if there are several runs
+        lines = {name: in_a_line(values) for name, values in self.items()}
+        for name, values in self.items():
+            if isinstance(values, np.ndarray) and values.size and values.ndim and n_axes < 2:
+                shown = (
+                    f"last {np.mean(values[-1]):.4g}" if n_axes else f"mean {np.mean(values):.4g}"
+                )
+                lines[name] += f", {shown}"
+        return lines
+
+    def tree_flatten_with_keys(self) -> tuple[list[tuple[DictKey, Any]], tuple[str, ...]]:
+        """The children of the pytree, sorted by name as those of any dict."""
+        names = tuple(sorted(self))
+        return [(DictKey(name), self[name]) for name in names], names
+
+    @classmethod
+    def tree_unflatten(cls, names: tuple[str, ...], values: Iterable[Any]) -> "MetricDict":
+        """The inverse of `tree_flatten_with_keys`."""
+        return cls(zip(names, values, strict=True))
 
 
 class RunResult(NamedTuple, Generic[RunnerT]):
@@ -24,7 +59,7 @@ class RunResult(NamedTuple, Generic[RunnerT]):
     """
 
     runner: RunnerT
-    metrics: Metrics
+    metrics: MetricDict
 
     def __repr__(self) -> str:
         return as_text("RunResult", self._lines())
@@ -33,13 +68,12 @@ class RunResult(NamedTuple, Generic[RunnerT]):
         return as_html("RunResult", self._lines())
 
     def _lines(self) -> dict[str, str]:
-        """The size of the runner, and each metric with its mean at the last evaluation point."""
-        lines = {"runner": in_a_line(self.runner)}
-        for name, values in self.metrics.items():
-            lines[name] = in_a_line(values)
-            if isinstance(values, np.ndarray) and values.size:
-                lines[name] += f", last {np.mean(values[-1]):.4g}"
-        return lines
+        return {"runner": in_a_line(self.runner), **self.metrics.lines()}
+
+    @classmethod
+    def of(cls, runner: RunnerT, metrics: Metrics) -> "RunResult[RunnerT]":
+        """A runner with its metrics, which may be in any dict."""
+        return cls(runner, MetricDict(metrics))
 
 
 def stack_metrics(metrics: Sequence[Metrics]) -> Metrics:

@@ -135,7 +135,10 @@ _OF_NETWORKS = ("features", "activation")
 _GONE = {"deterministic_mode": "0.2.5 had it and never read it"}
 _TRAIN = "call agent.train(seed, hyperparams)"
 _ACT = "call agent.policy(obs), or with a memory agent.act(training, carry, obs)"
-_PLACES = "leave it out, as JAX uses the accelerator that it finds; train(mesh=...) uses several"
+_PLACES = (
+    "leave it out, as JAX uses the accelerator that it finds, or the one that JAX_PLATFORMS names; in "
+    "Python, train(mesh=...) uses several"
+)
 _COPIES = (
     "set n_envs in the configuration of an agent, which makes that many copies of its environment"
 )
@@ -145,7 +148,10 @@ _METRICS = "read returns and lengths of episodes in the metrics that train and e
 _FILM = "call agent.render_episode(seed, path) after training, or jaxagents eval FOLDER --film FILE"
 _ENV = "the environment has a place of its own: PPO(env, None, config), or jaxagents train ppo ENV"
 _IN_MODULES = "import it from the module of an agent, such as jaxagents.ppo"
-_LOGS = "pass loggers to train, such as loggers=[WandbLogger()]"
+_LOGS = (
+    "pass loggers to train, such as loggers=[WandbLogger()], in Python; the command line writes "
+    "metrics.jsonl"
+)
 ELSEWHERE = {
     # Methods.
     "learn": _TRAIN,
@@ -179,8 +185,8 @@ ELSEWHERE = {
     "verbose": "train shows its progress, unless it is given progress=False",
     "total_timesteps": "set it in the configuration, or pass a number of updates, n_steps, to train",
     "log_interval": "set eval_frequency in the configuration; metrics are logged at each evaluation",
-    "tensorboard_log": "pass loggers to train, as in loggers=[TensorBoardLogger(folder)]",
-    "tb_log_name": "pass loggers to train, as in loggers=[TensorBoardLogger(folder)]",
+    "tensorboard_log": _LOGS.replace("WandbLogger()", "TensorBoardLogger(folder)"),
+    "tb_log_name": _LOGS.replace("WandbLogger()", "TensorBoardLogger(folder)"),
     "track": _LOGS,
     "wandb_project_name": _LOGS,
     "normalize_advantage": "leave it out: PPO standardises the advantages of each minibatch",

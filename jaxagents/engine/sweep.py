@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, PyTree
+from jaxtyping import Bool, PyTree
 
 from jaxagents.callbacks import Callback
 from jaxagents.checkpoints.records import records_of_sweep
 from jaxagents.checkpoints.store import Restored
 from jaxagents.core.grid import Grid
-from jaxagents.core.metrics import Metrics, join
+from jaxagents.core.metrics import MetricDict, Metrics, join
 from jaxagents.core.report import FirstNonfinite, finite_members, in_words
 from jaxagents.core.summary import as_html, as_text, lines_of
 from jaxagents.engine.behaviour import Behaviour
@@ -39,7 +39,7 @@ class SweepResult(NamedTuple):
     """
 
     runners: PyTree
-    metrics: dict[str, Array]
+    metrics: MetricDict
     best: int | None
     best_hyperparams: PyTree
 
@@ -80,7 +80,7 @@ def sweep(
     _warn_of(are_finite, nonfinite)
     best = _best_set(metrics, are_finite)
     best_hyperparams = None if best is None else jax.tree.map(lambda x: x[best], grid.sets)
-    return SweepResult(runners, metrics, best, best_hyperparams)
+    return SweepResult(runners, MetricDict(metrics), best, best_hyperparams)
 
 
 def first_member(earlier: Restored, grid: Grid) -> tuple[Metrics, PyTree]:

@@ -7,7 +7,7 @@ import pytest
 from flax import linen as nn
 
 from jaxagents import TrainState
-from jaxagents.core.metrics import MetricStats, RunResult
+from jaxagents.core.metrics import MetricDict, MetricStats, RunResult
 from jaxagents.core.summary import Summarised, in_a_line
 from jaxagents.engine.sweep import SweepResult
 
@@ -64,7 +64,7 @@ def test_statistics_are_short():
 
 def test_a_run_is_shown_by_its_last_metrics():
     metrics = {"update_step": np.array([0, 5]), "returns": np.array([[1.0, 3.0], [4.0, 8.0]])}
-    result = RunResult(jnp.zeros(3), metrics)
+    result = RunResult.of(jnp.zeros(3), metrics)
     assert repr(result).splitlines() == [
         "RunResult",
         "  runner       float32[3]",
@@ -74,13 +74,42 @@ def test_a_run_is_shown_by_its_last_metrics():
     assert "<tr><th>returns</th><td>float64[2, 2], last 6</td></tr>" in result._repr_html_()
     runner, unpacked = result
     assert runner is result.runner
-    assert unpacked is metrics
+    assert unpacked == metrics
+    assert repr(unpacked) == repr(result).replace(
+        "RunResult\n  runner       float32[3]", "MetricDict"
+    )
+
+
+def test_metrics_of_episodes_and_of_several_runs_are_short():
+    episodes = MetricDict(returns=np.array([1.0, 3.0]), lengths=np.array([7, 8]))
+    assert repr(episodes) == (
+        "MetricDict\n  returns  float64[2], mean 2\n  lengths  int64[2], mean 7.5"
+    )
+    assert "<td>float64[2], mean 2</td>" in episodes._repr_html_()
+    runs = MetricDict(update_step=np.zeros((3, 2)), returns=np.zeros((3, 2, 4)))
+    assert repr(runs).splitlines()[1:] == [
+        "  update_step  float64[3, 2]",
+        "  returns      float64[3, 2, 4]",
+    ]
+
+
+def test_metrics_are_a_pytree_as_any_dict():
+    metrics = MetricDict(returns=np.arange(3), lengths=np.ones(2))
+    doubled = jax.tree.map(lambda x: 2 * x, metrics)
+    assert type(doubled) is MetricDict
+    assert doubled["returns"].tolist() == [0, 2, 4]
+    paths, plain = (jax.tree.leaves_with_path(x) for x in (metrics, dict(metrics)))
+    assert [path for path, _ in paths] == [path for path, _ in plain]
+    assert jax.tree.structure(metrics) == jax.tree.structure(
+        MetricDict(lengths=np.ones(2), returns=np.arange(3))
+    )
+    assert jax.jit(lambda x: x)(metrics).keys() == metrics.keys()
 
 
 def test_a_sweep_is_shown_by_shapes():
-    result = SweepResult(jnp.zeros((2, 3)), {"returns": jnp.zeros((2, 3, 5))}, 1, None)
+    result = SweepResult(jnp.zeros((2, 3)), MetricDict(returns=jnp.zeros((2, 3, 5))), 1, None)
     assert (
         repr(result) == "SweepResult\n  runners  float32[2, 3]\n"
-        "  metrics  dict of 1 array, 30 numbers\n  best     1"
+        "  metrics  MetricDict of 1 array, 30 numbers\n  best     1"
     )
     assert "<tr><th>best</th><td>1</td></tr>" in result._repr_html_()
