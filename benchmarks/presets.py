@@ -24,6 +24,7 @@ from off_policy_tasks import mixed_data
 
 from jaxagents.catalogue import CATALOGUE, PRESETS, preset_of
 from jaxagents.cli.runs import Run
+from jaxagents.data import Dataset
 
 QUICK = [name for name, settings in PRESETS.items() if "MinAtar" not in settings.env]
 
@@ -58,7 +59,8 @@ def run(name: str, n_seeds: int) -> dict[str, Any]:
         words += ["--preset", name]
     with tempfile.TemporaryDirectory() as folder:
         if CATALOGUE[words[2]].learns_from_data:
-            _data().save(Path(folder, "pendulum.npz"))
+            data = _demonstrations() if words[2] == "bc" else _data()
+            data.save(Path(folder, "pendulum.npz"))
             words += ["--dataset", "pendulum.npz"]
         results = [train(words, seed, Path(folder)) for seed in range(n_seeds)]
     return {
@@ -76,6 +78,11 @@ def run(name: str, n_seeds: int) -> dict[str, Any]:
 
 
 _data = functools.cache(lambda: mixed_data(10_000))
+
+
+def _demonstrations() -> Dataset:
+    """The episodes of the trained agent, which are the first half of the data."""
+    return _data().get_subset(slice(len(_data()) // 2))
 
 
 def train(words: list[str], seed: int, folder: Path) -> dict[str, Any]:

@@ -55,6 +55,10 @@ DATASET = """
 The dataset contains 50 episodes of a trained SAC agent and 50 of random actions; `mixed_data` in
 `benchmarks/off_policy_tasks.py` collects it.
 """
+DEMONSTRATIONS = """
+The dataset contains 50 episodes of a trained SAC agent, the first half of what `mixed_data` in
+`benchmarks/off_policy_tasks.py` collects.
+"""
 
 
 def page_of(agent: str) -> Path:
@@ -123,7 +127,8 @@ def section(agent: str, results: dict[str, Any]) -> str:
         *map(row, found),
     ]
     if "--dataset" in found[0]["command"]:
-        lines.append(DATASET.rstrip())
+        data = DEMONSTRATIONS if agent == "bc" else DATASET
+        lines.append(data.rstrip())
     return "\n" + "\n".join(lines) + "\n\n"
 
 
