@@ -1,14 +1,14 @@
 # %% [markdown]
 # # First ten minutes
 #
-# Train an agent, plot its learning curve, record a video, save it, and restore it. Like
-# the other tutorials, this page is [a script](first_ten_minutes.py): run it as it is,
-# or open it as a notebook with [jupytext](https://jupytext.readthedocs.io). It needs
+# Train an agent, plot its learning curve, record a video, save it, and restore it. This
+# page is [a script](first_ten_minutes.py) that you can run, or open as a notebook with
+# [jupytext](https://jupytext.readthedocs.io), after
 # `pip install ".[export,plot,video]"` in a clone of the repository.
 #
 # ## An environment and an agent
 #
-# The environment is written in JAX, so the whole run becomes one compiled program.
+# This environment is written in JAX, so the whole run becomes one compiled program.
 # `gymnax.make` returns the environment and its parameters.
 
 # %%
@@ -22,10 +22,9 @@ from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 env, env_params = gymnax.make("CartPole-v1")
 
 # %% [markdown]
-# The *configuration* contains everything that determines the compiled program, such as
-# sizes and numbers of steps. An update takes `rollout_length` steps in each of
-# `batch_size` environments and learns from them. So this run takes 100 * 16 * 128 =
-# 204,800 steps.
+# The *configuration* sets the sizes of the compiled program. An update takes
+# `rollout_length` steps in each of `batch_size` environments, so this run takes 100 *
+# 16 * 128 = 204,800 steps.
 
 # %%
 config = AgentConfig(
@@ -37,7 +36,7 @@ config = AgentConfig(
 agent = PPO(env, env_params, config)
 
 # %% [markdown]
-# *Hyperparameters* are inputs of the compiled program. All of them have defaults.
+# *Hyperparameters* are inputs of the compiled program. All have defaults.
 
 # %%
 optimizer = OptimizerParams(learning_rate=1e-3, grad_clip=0.5)
@@ -50,24 +49,24 @@ hyperparams = HyperParameters(
 # %% [markdown]
 # ## Train
 #
-# The random key determines everything random. Leave out `progress=False` to see a
-# progress bar. The first seconds are spent on compilation.
+# The random key makes the run reproducible. The first seconds go to compilation. Leave
+# out `progress=False` to see a progress bar.
 
 # %%
 runner, metrics = agent.train(jax.random.key(0), hyperparams, progress=False)
 
 # %% [markdown]
-# `runner` is the complete training state. `metrics` is a dict of arrays, with one entry
-# for each evaluation:
+# `runner` is the complete training state. `metrics` is a dict of arrays with one row
+# per evaluation:
 
 # %%
 for name, values in metrics.items():
     print(f"{name:25} {values.shape}")
 
 # %% [markdown]
-# An evaluation plays 32 episodes. The curve is their mean return, with a band from the
-# 10 % to the 90 % quantile; 500 is the maximum return. If you pass a path as the second
-# argument, the plot is saved.
+# Each evaluation plays 32 episodes. The curve is their mean return, and the band spans
+# the 10% to 90% quantiles; 500 is the maximum. The optional second argument is the file
+# to save.
 
 # %%
 import tempfile
@@ -85,7 +84,7 @@ print("The picture is in", folder)
 # %% [markdown]
 # ## Evaluate
 #
-# The agent remembers its last run. `eval` plays new episodes, greedily by default.
+# `eval` plays new episodes with the trained agent, greedily by default.
 
 # %%
 outcomes = agent.eval(jax.random.key(1), n_evals=64)
@@ -144,8 +143,8 @@ saved = config.replace(checkpoint_dir=folder / "cartpole")
 saving = PPO(env, env_params, saved)
 runner, _ = saving.train(jax.random.key(0), hyperparams, progress=False)
 # %% [markdown]
-# You can restore it in another process. `restore` loads the checkpoint with the highest
-# mean return; `"last"` or the number of an update loads another one.
+# `restore("best")` loads the checkpoint with the highest mean return, also in another
+# process. `"last"` or an update number loads another one.
 
 # %%
 restored = PPO(env, env_params, saved.replace(restore_agent=True))
@@ -156,8 +155,8 @@ print("return", restored.eval(jax.random.key(1))["returns"].mean())
 # %% [markdown]
 # ## Export the policy
 #
-# You can export the policy to a single file. To use it, you need neither the agent nor
-# the environment:
+# You can export the policy to a single file. It needs neither the agent nor the
+# environment:
 
 # %%
 from jaxagents import load_policy
@@ -174,6 +173,6 @@ print(policy(obs), policy.metadata["environment"])
 #   later
 # - [Your own policy](../../tutorials/own_policy/) and [your own
 #   algorithm](../../tutorials/own_algorithm/)
-# - [Training](../../guide/training/), the guide with all options; or train from a
-#   terminal with the [command line](../../guide/command_line/)
+# - [Training](../../guide/training/) with all options, or from the [command
+#   line](../../guide/command_line/)
 # - [Which agent?](../../guide/which_agent/)

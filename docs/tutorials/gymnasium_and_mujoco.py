@@ -1,9 +1,8 @@
 # %% [markdown]
 # # Gymnasium and MuJoCo
 #
-# Gymnasium environments run in Python and cannot be compiled. Agents train in them all
-# the same: they step the environment on the host, and act and learn in compiled
-# programs.
+# In Gymnasium environments, agents step the environment in Python, and act and learn in
+# compiled programs.
 
 # %%
 import tempfile
@@ -23,9 +22,8 @@ folder = Path(tempfile.mkdtemp())  # or Path("runs")
 # ## Train
 #
 # With `n_envs=1` the agent trains in the environment itself, otherwise in copies of it.
-# After `learning_starts` random actions, there is one gradient step per environment
-# step. Every `eval_frequency` updates the agent is evaluated, in a separate
-# environment.
+# After `learning_starts` random steps, it takes one gradient step per environment step.
+# Every `eval_frequency` updates, an evaluation runs in a separate copy.
 
 # %%
 config = AgentConfig(
@@ -56,8 +54,8 @@ print("The picture is in", folder)
 # %% [markdown]
 # ## Evaluate and act
 #
-# `eval` plays more episodes, and `policy` returns the action for one observation, in
-# the environment's units.
+# `eval` plays more episodes, and `policy` returns the action for one observation, ready
+# for `env.step`.
 
 # %%
 outcomes = agent.eval(jax.random.key(1), n_evals=10)
@@ -73,9 +71,8 @@ print(frames.shape)
 # %% [markdown]
 # ## MuJoCo
 #
-# The same code works for other environments. Install the extra `mujoco`, and pass
-# `"gymnasium:HalfCheetah-v5"` instead of Pendulum. See [what SAC
-# learns](../../benchmarks/learners/) there, and how long it takes.
+# Install the extra `mujoco`, and pass `"gymnasium:HalfCheetah-v5"` instead of Pendulum.
+# The [benchmark](../../benchmarks/learners/) shows the returns and the time.
 #
 # ```python
 # config = AgentConfig(
@@ -95,8 +92,8 @@ print(frames.shape)
 # %% [markdown]
 # ## Next steps
 #
-# - [Gymnasium environments](../../guide/gymnasium/): vector environments, EnvPool, and
-#   details
-# - [Off-policy agents](../../guide/off_policy/): their configuration
+# - [Gymnasium environments](../../guide/gymnasium/), including vector environments and
+#   EnvPool
+# - [Off-policy agents](../../guide/off_policy/)
 # - [Custom loops](../../guide/host_loops/) around a learner
 # - [Offline data](../../tutorials/offline_data/)

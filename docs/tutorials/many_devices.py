@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Many devices
 #
-# Several devices, such as the GPUs of a host, can divide the environments and
-# minibatches of one run among them. The agent stays the same. A CPU can simulate
-# several devices, if you ask for them before you use JAX:
+# You can shard the environments and minibatches of one run over several devices, such
+# as the GPUs of a host. A CPU can simulate several devices, if you ask for them before
+# you use JAX:
 
 # %%
 import tempfile
@@ -26,9 +26,9 @@ folder = Path(tempfile.mkdtemp())  # or Path("runs")
 # %% [markdown]
 # ## Train on four devices
 #
-# Samples are shuffled within `n_groups` groups of environments, and the groups are
-# divided among devices. The result depends on the number of groups, not on the number
-# of devices.
+# The agent shuffles samples within `n_groups` groups of environments, and each device
+# gets some of the groups. Results depend on the number of groups, not on the number of
+# devices.
 
 # %%
 env, env_params = gymnax.make("CartPole-v1")
@@ -63,9 +63,9 @@ print(jax.tree.leaves(runner.actor_training.params)[0].sharding.spec)
 # %% [markdown]
 # ## Identical results on any number of devices
 #
-# Gradients are averaged over devices, in an order that depends on how many there are,
-# so results differ by rounding. With `replicated_updates=True` they are bit for bit the
-# same; each device then learns from the whole minibatch.
+# Averaging gradients over a different number of devices rounds differently. With
+# `replicated_updates=True`, each device learns from the whole minibatch, and results
+# are bit-for-bit identical:
 
 # %%
 exact = PPO(env, env_params, config.replace(replicated_updates=True, n_steps=5))
@@ -81,7 +81,6 @@ for n_devices in (1, 4):
 # %% [markdown]
 # ## Next steps
 #
-# - [Several devices and hosts](../../guide/devices/): how work is divided, several
-#   processes, Slurm
+# - [Several devices and hosts](../../guide/devices/), with several processes or Slurm
 # - [Scaling](../../benchmarks/scaling/): measured speed-up
-# - For many seeds, use a [sweep](../../tutorials/sweep/), which needs no mesh
+# - A [sweep](../../tutorials/sweep/) for many seeds, which needs no mesh

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Offline data
 #
-# Offline agents learn from a dataset of transitions, without interacting with an
-# environment. Here the data comes from a half-trained agent.
+# Offline agents learn from a dataset of transitions. Here the data comes from a
+# half-trained agent.
 #
 # ## Collect
 #
@@ -34,9 +34,8 @@ dataset = runner.buffer.to_dataset()
 print(len(dataset), sorted(dataset))
 
 # %% [markdown]
-# `masks` are 0 if the environment terminated the episode at this step. `ends` are true
-# at the last step of each episode, whether it was terminated or truncated. Any arrays
-# with these names work:
+# `masks` are 0 where the episode terminated. `ends` are true at the last step of each
+# episode, terminated or truncated. Any arrays with these names work:
 #
 # ```python
 # dataset = Dataset({"observations": ..., "actions": ..., ...})
@@ -55,8 +54,7 @@ print(f"{ends.sum()} episodes, mean length {len(dataset) / ends.sum():.0f}")
 # ## Learn from it
 #
 # Behavioural cloning imitates the actions in the data. CQL (conservative Q-learning)
-# learns which actions would have been better, while staying close to those in the data.
-# The environment is used only for evaluation.
+# improves on them, but stays close to the data. Only evaluations use the environment.
 
 # %%
 settings = {"n_steps": 2_000, "eval_frequency": 250, "features": (64, 64)}
@@ -88,4 +86,4 @@ print("The picture is in", folder)
 #
 # - [Offline agents](../../guide/off_policy/#offline), and [IQL](../../agents/iql/) for
 #   continuous actions
-# - [Minari](../../api/data/), for public datasets
+# - [Public datasets](../../api/data/) from Minari

@@ -1,14 +1,14 @@
 # %% [markdown]
 # # Your own algorithm
 #
-# Losses, advantages and returns are hooks too. This tutorial first changes the loss of
-# PPO, and then builds an algorithm from the on-policy base class.
+# This tutorial changes the loss of PPO, and then builds an algorithm from the on-policy
+# base class. Advantages and returns are hooks too.
 #
 # ## PPO with another loss
 #
-# PPO clips the probability ratio. The same paper proposes an alternative: a penalty on
-# the KL divergence from the old policy. The loss is written for a minibatch of samples.
-# It returns one loss per sample, and a dict of diagnostics.
+# PPO clips the probability ratio. The same paper proposes a penalty on the KL
+# divergence from the old policy instead. The hook takes a minibatch of samples, and
+# returns one loss per sample and a dict of diagnostics.
 
 # %%
 import dataclasses
@@ -48,8 +48,7 @@ class PenaltyPPO(PPO):
 
 # %% [markdown]
 # `log_prob_old` and `advantage` come from the rollout; PPO has already standardised the
-# advantages. Everything else, such as minibatches, checkpoints and sweeps, stays the
-# same.
+# advantages.
 
 # %%
 env, env_params = gymnax.make("CartPole-v1")
@@ -76,9 +75,9 @@ print("The picture is in", folder)
 # %% [markdown]
 # ## An algorithm from the base class
 #
-# `OnPolicyBase` collects rollouts, estimates advantages and returns, and splits them
-# into minibatches. The algorithm defines its configuration, its hyperparameters and the
-# actor's loss. As an example, advantage actor-critic (A2C):
+# `OnPolicyBase` collects rollouts, estimates advantages and returns, and samples
+# minibatches. An algorithm adds its configuration, its hyperparameters and the actor's
+# loss. Here is advantage actor-critic (A2C):
 
 
 # %%
@@ -111,7 +110,7 @@ class ActorCriticBase(OnPolicyBase):
 
 # %% [markdown]
 # `ReadyMadePolicy` adds the default networks, and a policy for discrete and continuous
-# actions. Without it, a subclass has to implement the policy: see [your own
+# actions. Without it, a subclass has to implement [the
 # policy](../../tutorials/own_policy/).
 
 
@@ -145,5 +144,5 @@ print("The pictures are in", folder)
 # ## Next steps
 #
 # - [Subclassing](../../guide/subclassing/): every hook, with its shapes
-# - `jaxagents/ppo.py` and `jaxagents/a2c.py`, which are written in the same way
+# - `jaxagents/ppo.py` and `jaxagents/a2c.py`, which have the same structure
 # - [Many seeds and a sweep](../../tutorials/sweep/), to compare two algorithms

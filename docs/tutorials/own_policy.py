@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Your own policy
 #
-# The ready-made agents accept your networks. A base class such as `PPOBase` accepts any
-# policy that can sample actions and compute their log-probabilities.
+# `PPO` accepts your own networks. `PPOBase` accepts any policy that can sample actions
+# and compute their log-probabilities.
 #
 # ## Custom networks
 #
-# The ready-made `PPO` expects logits for discrete actions. You write a network for a
-# single observation; the library creates it with the configuration.
+# `PPO` expects logits for discrete actions. Write the network for a single observation;
+# the agent creates it with its configuration.
 
 # %%
 import tempfile
@@ -57,8 +57,8 @@ print(agent.summarize(metrics["returns"]).mean)
 # ## A policy with four hooks
 #
 # Pendulum takes a torque between -2 and 2. This policy samples it from a normal
-# distribution with a fixed standard deviation. Each hook is written for one
-# observation; the base class maps it over time and environments.
+# distribution with a fixed standard deviation. Each hook takes a single observation;
+# the base class vmaps it over time and environments.
 
 
 # %%
@@ -113,9 +113,8 @@ _, of_hooks = agent.train(jax.random.key(0), hyperparams, progress=False)
 # %% [markdown]
 # ## A policy with one distribution
 #
-# You can replace the four hooks with one that returns a distribution. The base class
-# then calls its methods for samples, log-probabilities, entropy and mode. This applies
-# the network once instead of twice in the actor's loss.
+# One hook that returns a distribution can replace the four. It also applies the network
+# once instead of twice in the actor's loss.
 
 
 # %%
@@ -140,10 +139,10 @@ _ = plot_learning_curve(
 print("The picture is in", folder)
 
 # %% [markdown]
-# ## Mistakes are found early
+# ## Mistakes fail early
 #
-# Hooks are traced when you create the agent. Wrong shapes raise an error before
-# anything is compiled, and so do misspelt hooks, which would never be called:
+# The constructor traces the hooks. Wrong shapes raise an error before anything
+# compiles, and so do misspelt hooks:
 
 
 # %%

@@ -1,9 +1,8 @@
 # %% [markdown]
 # # Stop and resume
 #
-# If a run is interrupted, by Ctrl-C, by a scheduler or by a power failure, it continues
-# from its last checkpoint. On a CPU, the result is bit for bit the same as without the
-# interruption.
+# After Ctrl-C, SIGTERM or a power failure, a run continues from its last checkpoint. On
+# a CPU, the result is bit-for-bit identical to an uninterrupted run.
 
 # %%
 import tempfile
@@ -24,7 +23,7 @@ folder = Path(tempfile.mkdtemp())  # or Path("runs/cartpole")
 # ## A script that you can start again
 #
 # With `restore_agent=True` the folder may already contain checkpoints. `resume` runs
-# the remaining updates out of `n_steps`, whether that is all of them or none.
+# whatever remains of the `n_steps` updates.
 
 # %%
 config = AgentConfig(
@@ -43,8 +42,8 @@ def train(callbacks=()):
 
 
 # %% [markdown]
-# Here a callback ends the first run after an evaluation. Ctrl-C and SIGTERM would end
-# it after the current updates, also with a checkpoint.
+# Here a callback ends the first run after an evaluation. Ctrl-C and SIGTERM end it
+# after the current chunk of updates, also with a checkpoint.
 
 
 # %%
@@ -89,8 +88,8 @@ print("The picture is in", folder)
 # %% [markdown]
 # ## Choose another checkpoint
 #
-# `restore("best")` loads the checkpoint with the highest mean return. You can pass a
-# different criterion, here the highest worst return:
+# `restore("best")` loads the checkpoint with the highest mean return. You can choose
+# another criterion, here the worst return:
 
 # %%
 agent = PPO(env, env_params, config)
@@ -102,8 +101,8 @@ print("update", int(safest.update_step))
 # %% [markdown]
 # ## Train for longer, with other hyperparameters
 #
-# With a larger `n_steps`, the run continues where it ended. Hyperparameters passed
-# along with a runner replace the runner's own:
+# With a runner, `train` makes another `n_steps` updates. New hyperparameters replace
+# the runner's own:
 
 # %%
 runner, _ = agent.restore("last")
@@ -114,8 +113,7 @@ print("update", int(runner.update_step))
 # %% [markdown]
 # ## Next steps
 #
-# - [Checkpoints](../../guide/checkpoints/): which are kept, how to choose one, what
-#   happens if one is damaged
+# - [Checkpoints](../../guide/checkpoints/): which are kept, and what happens if one is
+#   damaged
 # - [Reliability](../../reliability/): the guarantees, and how they are tested
-# - [Gymnasium environments](../../guide/gymnasium/), which can be resumed in the same
-#   way
+# - [Gymnasium environments](../../guide/gymnasium/), where `resume` works too

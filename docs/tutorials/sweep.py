@@ -2,8 +2,8 @@
 # # Many seeds and a sweep
 #
 # One run says little: another seed may learn twice as fast. `agent.sweep` trains
-# several seeds with several sets of hyperparameters, on all cores of a CPU or all
-# accelerators, using one compiled program.
+# several seeds with several sets of hyperparameters, with one compiled program, on all
+# CPU cores or accelerators.
 
 # %%
 import tempfile
@@ -27,8 +27,8 @@ agent = PPO(env, env_params, config)
 # %% [markdown]
 # ## Seeds and sets
 #
-# Arrays among the hyperparameters have a leading axis, with one entry for each set.
-# Plain numbers apply to all sets. The random keys are the seeds.
+# Arrays among the hyperparameters have one entry for each set. Plain numbers apply to
+# all sets. The random keys are the seeds.
 
 # %%
 rates = jnp.array([1e-4, 1e-3, 1e-2])
@@ -42,8 +42,8 @@ result = agent.sweep(seeds, sets, progress=False)
 print(result.metrics["returns"].shape)  # (sets, seeds, points, episodes)
 
 # %% [markdown]
-# Each member of the sweep is a run of its own: on a CPU, bit for bit the same as a
-# separate call of `train`.
+# On a CPU, each run of the sweep is bit-for-bit identical to a separate call of
+# `train`.
 #
 # ## Compare
 #
@@ -66,8 +66,8 @@ legend = figure.legend(title="learning rate", loc="outside right upper")
 # ## Choose
 #
 # The best set has the highest mean return over seeds at the last evaluation.
-# `plot_sweep` shows that evaluation: the seeds, and a confidence interval for the mean
-# of each set.
+# `plot_sweep` shows that evaluation, with all seeds and a confidence interval for the
+# mean of each set.
 
 # %%
 axes = plot_sweep(result, folder / "sweep.png")
@@ -76,17 +76,16 @@ best = result.best_hyperparams.actor_optimizer_params.learning_rate
 print(f"best learning rate: {best:g}")
 
 # %% [markdown]
-# The agent does not remember a sweep. `select` picks one of its runs, here the first
-# seed of the best set. After that you can evaluate the agent, continue the run, or
-# export the policy.
+# `select` picks one of the runs, here the first seed of the best set. Then you can
+# evaluate the agent, continue the run, or export the policy.
 
 # %%
 runner, metrics = agent.select(result, result.best, 0)
 print(agent.eval(jax.random.key(1))["returns"].mean())
 
 # %% [markdown]
-# The mean return of the best set is slightly too optimistic, since the set was chosen
-# for it. For a fair estimate, train the set with new seeds:
+# The best set was chosen for its mean return, so that estimate is slightly optimistic.
+# For a fair one, train the set with new seeds:
 
 # %%
 others = jax.random.split(jax.random.key(100), 5)
@@ -97,8 +96,7 @@ print(np.asarray(fair.metrics["returns"][0, :, -1]).mean(axis=-1).round(1))
 # %% [markdown]
 # ## Next steps
 #
-# - [Sweeps](../../guide/training/#sweeps) in the guide, and how to
+# - [Sweeps](../../guide/training/#sweeps), and how to
 #   [resume](../../guide/checkpoints/#sweeps) them
-# - [`jax.vmap(agent.train)`](../../guide/training/#inside-jit-and-vmap), for a single
-#   vectorised program
+# - [`jax.vmap(agent.train)`](../../guide/training/#inside-jit-and-vmap)
 # - [Stop and resume](../../tutorials/stop_and_resume/)

@@ -2,13 +2,13 @@
 # # Two players
 #
 # IPPO (independent PPO) trains several agents at once, each with its own reward. Here a
-# chaser and a runner learn against each other.
+# chaser and a runner train against each other.
 #
 # ## A game
 #
-# An environment with `n_actors` returns one row of observations and one reward per
-# agent, and takes one action from each. The players live on a ring of 12 places, and
-# each sees where the other is. The chaser moves by up to two places, the runner by one.
+# An environment with `n_actors` takes one action per agent, and returns one row of
+# observations and one reward per agent. The players live on a ring of 12 places, and
+# each sees where the other is. The chaser moves up to two places, the runner one.
 
 # %%
 import tempfile
@@ -89,8 +89,8 @@ runner, metrics = agent.train(jax.random.key(0), hyperparams, progress=False)
 print(metrics["returns"].shape)  # (points, episodes, agents)
 
 # %% [markdown]
-# The rewards are opposite, so the returns mirror each other. They show who learns
-# faster, not how well each plays.
+# The game is zero-sum, so the returns mirror each other. They show who learns faster,
+# not how well each plays.
 
 # %%
 axes = plot_learning_curve(
@@ -101,8 +101,8 @@ print("The picture is in", folder)
 # %% [markdown]
 # ## Evaluate against random play
 #
-# To see how good a player is, test it against opponents that do not learn. Here each of
-# the two plays against random moves.
+# To measure a player's strength, test it against a fixed opponent, here one that moves
+# at random.
 
 
 # %%
@@ -138,4 +138,4 @@ for chaser in (False, True):
 # - [IPPO](../../agents/ippo/), and [multi-agent
 #   networks](../../guide/subclassing/#multi-agent-networks), which can share parameters
 # - [Self-play](../../guide/suites/#self-play) in two-player games such as connect four
-# - `examples/pursuit_ippo.py`: a pursuit in the plane, with plots and an animation
+# - `examples/pursuit_ippo.py`: a pursuit in two dimensions, with plots and a video
