@@ -103,7 +103,7 @@ def main() -> None:
             if gains:
                 about = {"gain": statistics.median(gains), "date": str(datetime.date.today())}
                 reports.keep(file, version("jax"), part, name, result=about)
-        reports.write(page(file), args.output / "ablation.md")
+        reports.write(page(file), args.output / "ablation.md", opening)
     peers.exit_if_any_failed(results)
 
 
@@ -125,27 +125,23 @@ def page(file: Path) -> str:
         measured = f"Measured on {' and '.join(dates)} ({machine})."
         sections.append(f"## JAX {jax_version}\n\n{reports.table(head, rows)}\n\n{measured}")
     sections.append("To reproduce: `python benchmarks/ablation.py`.")
-    return with_largest("\n\n".join(sections), by_version[newest_first[0]], file)
+    return "\n\n".join(sections)
 
 
-def with_largest(text: str, gains: dict[str, dict[str, Result]], file: Path) -> str:
-    """Adds an opening with the largest speedup from each optimisation."""
-    largest = []
-    for part, found in gains.items():
-        work = max(found, key=lambda name: found[name]["gain"])
-        if part != AGAIN:
-            largest.append((found[work]["gain"], PARTS[part], WORKS[work].title))
-    if not largest:
-        return text
-    largest.sort(reverse=True)
-    numbers = [(f"{x:.3g}\N{MULTIPLICATION SIGN}", f"{part} ({work})") for x, part, work in largest]
-    bars = [
-        (part, f"{x:.3g}\N{MULTIPLICATION SIGN} {work}", x, (x, x)) for x, part, work in largest
-    ]
-    picture = file.with_suffix(".svg")
+def opening(page: str, chart: Path) -> str:
+    """The largest speedup from each optimisation, on the newest version of JAX."""
+    table, *_ = reports.tables(page)
+    bars = []
+    for part, *cells in table.rows:
+        found = {work: cell for work, cell in zip(table.head[1:], cells, strict=True) if cell}
+        if found and part != PARTS[AGAIN]:
+            work = max(found, key=lambda work: float(found[work]))
+            bars.append(reports.Bar(part, work, reports.numbers_in(found[work])))
+    bars.sort(key=lambda bar: bar.numbers, reverse=True)
     about = "Largest speedup from each optimisation (log scale)"
-    reports.draw_bars(picture, about, bars)
-    return reports.opened(text, numbers[:5], picture.name, about)
+    reports.draw_bars(chart, about, bars, reports.TIMES)
+    numbers = reports.in_words(bars[:5], reports.TIMES, "{title} ({kind})")
+    return reports.in_large(numbers, {about: chart.name})
 
 
 def gain(result: Result | None) -> str:

@@ -25,7 +25,7 @@ def main() -> None:
     """Runs the benchmark and prints its report."""
     args = parse_args()
     rounds = {library: run(library, args) for library in args.libraries}
-    reports.write(report(rounds, args), args.markdown)
+    reports.write(report(rounds, args), args.markdown, opening)
     peers.exit_if_any_failed(rounds.values())
 
 
@@ -56,6 +56,21 @@ def run(library: str, args: argparse.Namespace) -> peers.Result:
     return result
 
 
+def opening(page: str, chart: Path) -> str:
+    """The speed of each library."""
+    bars = [
+        reports.Bar(table.heading[0].lower() + table.heading[1:], library, speed)
+        for table in reports.tables(page)
+        if table.head == list(HEAD)
+        for library, cell, *_ in table.rows
+        if (speed := reports.numbers_in(cell))
+    ]
+    about, form = "Environment steps per second", "{:,.0f}"
+    reports.draw_bars(chart, about, bars, form, log=False)
+    numbers = reports.against_others(bars, form, "steps per second {title}")
+    return reports.in_large(numbers, {about: chart.name})
+
+
 def report(rounds: peers.Round, args: argparse.Namespace) -> str:
     """The page, in Markdown."""
     parts = [
@@ -67,6 +82,7 @@ def report(rounds: peers.Round, args: argparse.Namespace) -> str:
         "actions. They run in separate processes, or in EnvPool's threads.",
         f"Steps per second are the median over {args.parts - 1} parts of a run, each of "
         f"{args.updates * 1024:,} steps, after a first part that compiles.",
+        f"## On a {device(rounds)}",
         reports.table(HEAD, [row_of(library, result) for library, result in rounds.items()]),
         *curve(rounds, args),
         reports.measured_by(command(args)),
@@ -74,6 +90,12 @@ def report(rounds: peers.Round, args: argparse.Namespace) -> str:
         *reports.failures({library: [result] for library, result in rounds.items()}),
     ]
     return "\n\n".join(parts)
+
+
+def device(rounds: peers.Round) -> str:
+    """The device of JAX."""
+    versions = reports.measured(rounds.values(), "versions")
+    return "GPU" if any("gpu" in found.get("backend", "") for found in versions) else "CPU"
 
 
 def command(args: argparse.Namespace) -> str:

@@ -35,7 +35,7 @@ def main() -> None:
                     print(f"{part}, {env}, {library}, seed {seed}: {found}", file=sys.stderr)
                     reports.keep(file, f"{part}-{env}", f"{library} {seed}", result=found)
     kept = reports.kept(file)
-    reports.write(report(kept, args.output), args.output / "brax_ppo.md")
+    reports.write(report(kept, args.output), args.output / "brax_ppo.md", opening)
     peers.exit_if_any_failed(result for found in kept.values() for result in found.values())
 
 
@@ -72,7 +72,7 @@ def run(part: str, env: str, library: str, seed: int, args: argparse.Namespace) 
 
 def report(kept: dict[str, Any], folder: Path) -> str:
     """The page; draws its plots next to it."""
-    speed_rows, sections, numbers, pictures = [], [], [], []
+    speed_rows, sections = [], []
     for env in TRAININGS:
         speeds = _by_library(kept.get(f"{SPEED}-{env}", {}))
         pair = [results[0] for results in speeds.values()]
@@ -88,24 +88,13 @@ def report(kept: dict[str, Any], folder: Path) -> str:
             speed_rows.append([env, "ratio", *ratios])
         learned = _by_library(kept.get(f"{LEARNING}-{env}", {}))
         if learned:
-            section = learning(env, learned, folder)
-            sections += section
-            pictures += [f"![Learning curves in {env}](brax_{env}.png)"] if section else []
-            numbers += [
-                (
-                    f"{np.mean([found['returns'][-1] for found in measured]):,.0f}",
-                    f"{library}, {env}",
-                )
-                for library, results in learned.items()
-                if (measured := [found for found in results if "returns" in found])
-            ]
+            sections += learning(env, learned, folder)
     columns = _by_library(
         {f"{name} {i}": run for i, runs in enumerate(kept.values()) for name, run in runs.items()}
     )
     head = ["Environment", "Library", "Steps per second", "First updates (s)"]
     parts = [
         "# PPO in brax",
-        *([reports.in_large(numbers), *pictures] if numbers else []),
         INTRODUCTION,
         *(["## Speed", reports.table(head, speed_rows), ABOUT_SPEED] if speed_rows else []),
         *sections,
@@ -115,6 +104,18 @@ def report(kept: dict[str, Any], folder: Path) -> str:
         *reports.failures(columns),
     ]
     return "\n\n".join(parts)
+
+
+def opening(page: str, chart: Path) -> str:
+    """The mean returns after training, and the learning curves."""
+    learned = [table for table in reports.tables(page) if table.heading in TRAININGS]
+    numbers = [
+        (last, f"return of {library.partition(' ')[0]} in {table.heading}")
+        for table in learned
+        for library, _, last, _ in table.rows
+    ]
+    curves = {f"Learning curves in {x.heading}": f"brax_{x.heading}.png" for x in learned}
+    return reports.in_large(numbers, curves)
 
 
 def learning(env: str, learned: dict[str, list[peers.Result]], folder: Path) -> list[str]:

@@ -51,7 +51,22 @@ def main() -> None:
     origin = reports.measured_by("python benchmarks/costs.py")
     versions = f"Versions: {reports.versions('jaxagents', 'jax')}."
     parts = HEAD, reports.table(COLUMNS, rows), NOTES, origin, versions
-    reports.write("\n\n".join(parts), args.markdown)
+    reports.write("\n\n".join(parts), args.markdown, opening)
+
+
+def opening(page: str, chart: Path) -> str:
+    """The cost of each feature, the largest first."""
+    (table,) = reports.tables(page)
+    bars = [
+        reports.Bar(feature, "", reports.numbers_in(f"{ratio} {middle_half}"))
+        for feature, _, _, ratio, middle_half in table.rows
+    ]
+    bars.sort(key=lambda bar: bar.numbers, reverse=True)
+    about = "Time of an update with a feature, relative to without"
+    form = "{:.2f}\N{MULTIPLICATION SIGN}"
+    reports.draw_bars(chart, f"{about} (log scale)", bars, form)
+    numbers = reports.in_words(bars[:5], form, "the time per update with {title}")
+    return reports.in_large(numbers, {about: chart.name})
 
 
 class AllAllowed(Environment):
@@ -158,9 +173,9 @@ difference is within the noise."""
 NOTES = """The action mask allows every action. The memory is carried along but not used; with it, PPO
 learns from sequences and computes values step by step."""
 FEATURES = {
-    "PPO: check for non-finite numbers": (train_ppo, lambda: train_ppo(looks=False)),
-    "DQN: check for non-finite numbers": (train_dqn, lambda: train_dqn(looks=False)),
-    "SAC: check for non-finite numbers": (train_sac, lambda: train_sac(looks=False)),
+    "check for non-finite numbers (PPO)": (train_ppo, lambda: train_ppo(looks=False)),
+    "check for non-finite numbers (DQN)": (train_dqn, lambda: train_dqn(looks=False)),
+    "check for non-finite numbers (SAC)": (train_sac, lambda: train_sac(looks=False)),
     "normalise_observations": (lambda: train_ppo(normalise_observations=True), train_ppo),
     "normalise_rewards": (lambda: train_ppo(normalise_rewards=True), train_ppo),
     "normalise_values": (lambda: train_ppo(normalise_values=True), train_ppo),

@@ -70,7 +70,7 @@ def main() -> None:
         picture = args.markdown.with_suffix(".png")
         levels = {"untrained": returns[:, 0].mean()}
         reports.draw(picture, ENV, {"PPO": (steps, returns)}, levels=levels)
-    reports.write(report(steps, returns, trainings, args), args.markdown)
+    reports.write(report(steps, returns, trainings, args), args.markdown, opening)
 
 
 def parse_args() -> argparse.Namespace:
@@ -164,13 +164,25 @@ def report(
             ["Steps", "Return", "By seed", "Of the maximum", "Achievements (of 22)", "Score"], rows
         ),
         PUBLISHED,
-        f"![Learning curve]({args.markdown.stem}.png)" if args.markdown else "",
         "Share of games that unlock each achievement, before and after training:",
         reports.table(["Achievement", "Untrained", "Trained"], achievements),
         reports.measured_by(f"python benchmarks/craftax_classic.py --seeds {args.seeds}"),
         f"Versions: {reports.versions('jaxagents', 'jax', 'craftax')}.",
     ]
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(parts)
+
+
+def opening(page: str, chart: Path) -> str:
+    """The results after training, and the learning curve."""
+    untrained, *_, trained = reports.tables(page)[0].rows
+    steps, returned, _, share, achievements, points = trained
+    numbers = [
+        (returned, f"return after {steps} steps (untrained: {untrained[1]})"),
+        (share, "of the maximum return"),
+        (achievements, f"of {len(ACHIEVEMENTS)} achievements per game"),
+        (points, "score of Crafter"),
+    ]
+    return reports.in_large(numbers, {"Learning curve": chart.with_suffix(".png").name})
 
 
 def score(shares: np.ndarray) -> np.ndarray:

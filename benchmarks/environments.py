@@ -81,8 +81,7 @@ def main() -> None:
         for name, row in of_suite.items()
     }
     rows = [results[name] for name in ENVIRONMENTS if name in results]
-    picture = args.output / "environments.svg"
-    reports.write(with_speeds(report(rows, args), rows, picture), args.output / "environments.md")
+    reports.write(report(rows, args), args.output / "environments.md", opening)
     if any(FAILS in row for row in rows):
         raise SystemExit("Something failed: see the errors above.")
 
@@ -115,24 +114,19 @@ def report(rows: list[list[str]], args: argparse.Namespace) -> str:
     return "\n\n".join(parts)
 
 
-def with_speeds(page: str, rows: list[list[str]], picture: Path) -> str:
-    """Adds an opening with the speed of PPO in each environment."""
-    speeds = [
-        (float(row[-1].replace(",", "")), row[0].replace("`", "")) for row in rows if trains(row)
+def opening(page: str, chart: Path) -> str:
+    """The speed of PPO in each environment in which it trains."""
+    (table,) = reports.tables(page)
+    bars = [
+        reports.Bar(name.replace("`", ""), "", speed)
+        for name, *_, cell in table.rows
+        if (speed := reports.numbers_in(cell))
     ]
-    if not speeds:
-        return page
-    speeds.sort(reverse=True)
-    numbers = [(f"{speed:,.0f}", f"steps per CPU second: {name}") for speed, name in speeds[:5]]
-    bars = [(name, f"{speed:,.0f}", speed, (speed, speed)) for speed, name in speeds]
-    about = "Steps per CPU second while training PPO (log scale)"
-    reports.draw_bars(picture, about, bars)
-    return reports.opened(page, numbers, picture.name, about)
-
-
-def trains(row: list[str]) -> bool:
-    """Whether PPO trained in the environment, so that its row ends with a speed."""
-    return row[-1].replace(",", "").isdigit()
+    bars.sort(key=lambda bar: bar.numbers, reverse=True)
+    about, form = "Steps per CPU second while training PPO (log scale)", "{:,.0f}"
+    reports.draw_bars(chart, about, bars, form)
+    numbers = reports.in_words(bars[:5], form, "steps per CPU second: {title}")
+    return reports.in_large(numbers, {about: chart.name})
 
 
 def found(name: str, options: dict[str, object], args: argparse.Namespace) -> list[str]:

@@ -91,7 +91,7 @@ def main() -> None:
         for row in rows_of(games()[name], args):
             print(name, row, file=sys.stderr)
             rows[name].append(row)
-    reports.write(report(rows, args), args.markdown)
+    reports.write(report(rows, args), args.markdown, opening)
 
 
 def parse_args() -> argparse.Namespace:
@@ -118,6 +118,21 @@ def rows_of(game: Game, args: argparse.Namespace) -> Iterator[list[str]]:
         for whose, group in {"untrained": runners[:1], "trained": trained}.items():
             results = [shares(*play(runner.actor_training)) for runner in group]
             yield [what, whose, *_cells(np.array(results))]
+
+
+def opening(page: str, chart: Path) -> str:
+    """The share of games won or drawn against each opponent, the trained agent first."""
+    bars = [
+        reports.Bar(f"{game} against {opponent}", agent, [100.0 - (first + second) / 2])
+        for table in reports.tables(page)
+        for game in [table.heading.replace("_", " ")]
+        for opponent, agent, *cells in table.rows[::-1]
+        for first, second in [[reports.numbers_in(cells[i])[0] for i in (2, 5)]]
+    ]
+    about, form = "Games won or drawn, by opponent", "{:.0f}%"
+    reports.draw_bars(chart, about, bars, form, log=False)
+    numbers = reports.against_others(bars, form, "of games won or drawn: {title}")
+    return reports.in_large(numbers[:5], {about: chart.name})
 
 
 def report(rows: dict[str, list[list[str]]], args: argparse.Namespace) -> str:

@@ -15,6 +15,7 @@ import reports
 from peers import OURS, Round
 
 PEER = "rejax"
+TOTAL = "**total**"
 WORKS = {
     f"{environment}, {n_envs:,} environments": (f"--environment={environment}", f"--envs={n_envs}")
     for environment, n_envs in (
@@ -46,8 +47,23 @@ def main() -> None:
             line = [python, peers.WORKERS / "gpu_kernels.py", f"--library={library}", *WORKS[name]]
             found[library] = peers.run_worker(line, args.timeout)
             print(f"{library}, {name}: {found[library]}", file=sys.stderr)
-    reports.write(report(rounds), args.markdown)
+    reports.write(report(rounds), args.markdown, opening)
     peers.exit_if_any_failed(result for found in rounds.values() for result in found.values())
+
+
+def opening(page: str, chart: Path) -> str:
+    """The number of kernels of each library."""
+    bars = [
+        reports.Bar(table.heading, library.partition(" ")[0], reports.numbers_in(total))
+        for table in reports.tables(page)
+        for part, *totals in table.rows
+        if part == TOTAL
+        for library, total in zip(table.head[1:], totals, strict=True)
+    ]
+    about, form = "GPU kernels per update", "{:,.0f}"
+    reports.draw_bars(chart, about, bars, form, log=False)
+    numbers = reports.against_others(bars, form, "kernels per update: {title}")
+    return reports.in_large(numbers, {about: chart.name})
 
 
 def report(rounds: dict[str, Round]) -> str:
@@ -82,7 +98,7 @@ def table(found: Round) -> str:
     parts = dict.fromkeys(part for loops in counts.values() for part, _, _ in loops)
     rows = [[part, *(cell(part, loops) for loops in counts.values())] for part in parts]
     totals = [sum(times * each for _, times, each in loops) for loops in counts.values()]
-    rows.append(["**total**", *(f"**{total:,}**" for total in totals)])
+    rows.append([TOTAL, *(f"**{total:,}**" for total in totals)])
     if len(totals) == 2:
         rows.append(["rejax / jaxagents", f"**{totals[1] / totals[0]:.2f}**", ""])
     return reports.table(["Part", *counts], rows)

@@ -59,8 +59,9 @@ def main() -> None:
         columns = reports.columns(found)
         origin = reports.measured_by("python benchmarks/learners.py")
         ending = [origin, reports.version_table(columns), *reports.failures(columns)]
-        (args.output / "report.md").write_text("\n\n".join([*sections, *ending]) + "\n")
-    reports.write("\n\n".join([*sections, *ending]), args.markdown)
+        page, file = "\n\n".join([*sections, *ending]), args.output / "report.md"
+        file.write_text(reports.opened(page, opening, file) + "\n")
+    reports.write(page, args.markdown, opening)
     peers.exit_if_any_failed(chain(*(results.values() for results in found)))
 
 
@@ -99,8 +100,20 @@ def section(part: Part, rounds: list[Round], picture: Path) -> list[str]:
         f"{part.n_steps:,} steps, the first {part.start_steps:,} with random actions, then one update "
         f"per step. Each evaluation plays {part.episodes} episodes with deterministic actions.",
         reports.table(head, rows),
-        f"![Learning curves]({picture.name})",
     ]
+
+
+def opening(page: str, chart: Path) -> str:
+    """The returns after training, and the learning curves."""
+    pictures = {part.env: f"{name}.png" for name, part in PARTS.items()}
+    learned = [table for table in reports.tables(page) if "Mean return" in table.head]
+    numbers = [
+        (mean, f"mean return of {library.partition(' ')[0]} in {table.heading}")
+        for table in learned
+        for library, mean, *_ in table.rows
+    ]
+    curves = {f"Learning curves in {x.heading}": pictures[x.heading] for x in learned}
+    return reports.in_large(numbers, curves)
 
 
 if __name__ == "__main__":

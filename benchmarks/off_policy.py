@@ -53,13 +53,9 @@ def main() -> None:
         x_label = "environment steps" if TASKS[name].data is None else "updates"
         picture = args.output / f"off_policy_{name}.png"
         reports.draw(picture, TASKS[name].env, curves, x_label=x_label)
-    page = report(learned)
-    numbers = highlights(learned)
-    if numbers:
+    if learned:
         draw_returns(args.output / "off_policy.svg", learned)
-        about = "Return of each seed after training"
-        page = reports.opened(page, numbers, "off_policy.svg", about)
-    reports.write(page, args.output / "off_policy.md")
+    reports.write(report(learned), args.output / "off_policy.md", opening)
 
 
 def parse_args() -> argparse.Namespace:
@@ -126,13 +122,19 @@ def report(results: dict[str, Any]) -> str:
     return "\n".join(lines).rstrip()
 
 
-def highlights(results: dict[str, Any]) -> list[tuple[str, str]]:
-    """The mean returns that open the page, each with its agent and environment."""
-    return [
-        (f"{np.mean(results[name][label]['returns']):.3g}", f"{label}, {heading(TASKS[name])}")
+def opening(page: str, chart: Path) -> str:
+    """The mean returns of some agents; the chart shows the return of each seed, which tables lack."""
+    means = {
+        (table.heading, label): mean
+        for table in reports.tables(page)
+        for label, mean, *_ in table.rows
+    }
+    numbers = [
+        (f"{reports.numbers_in(means[place])[0]:.3g}", f"{label}, {heading(TASKS[name])}")
         for name, label in HIGHLIGHTS.items()
-        if label in results.get(name, {})
+        if (place := (heading(TASKS[name]), label)) in means
     ]
+    return reports.in_large(numbers, {"Return of each seed after training": chart.name})
 
 
 def heading(task: Task) -> str:

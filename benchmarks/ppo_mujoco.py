@@ -31,7 +31,7 @@ def main() -> None:
     """Runs the benchmark and prints its report."""
     args = parse_args()
     rounds = {env: [one_round(env, seed, args) for seed in range(args.seeds)] for env in args.envs}
-    reports.write(report(rounds, args), args.markdown)
+    reports.write(report(rounds, args), args.markdown, opening)
     peers.exit_if_any_failed(
         result for found in chain(*rounds.values()) for result in found.values()
     )
@@ -62,6 +62,20 @@ def one_round(env: str, seed: int, args: argparse.Namespace) -> Round:
         results[library] = peers.run_worker(command, args.timeout)
         print(f"{library}, {env}, seed {seed}: {results[library]}", file=sys.stderr)
     return results
+
+
+def opening(page: str, chart: Path) -> str:
+    """The speed and the return in each environment."""
+    rows = reports.tables(page)[0].rows
+    speeds, returns = (
+        [reports.Bar(row[0], row[1], reports.numbers_in(row[column])) for row in rows]
+        for column in (2, 4)
+    )
+    about, form = "Steps per second", "{:,.0f}"
+    reports.draw_bars(chart, about, speeds, form, log=False)
+    numbers = reports.against_others(speeds, form, "steps per second in {title}")
+    numbers += reports.against_others(returns, form, "return in {title}")
+    return reports.in_large(numbers, {about: chart.name})
 
 
 def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:

@@ -62,7 +62,7 @@ def write(file: Path, titles: dict[str, str], libraries: Iterable[str]) -> Path:
     lines += ["## Versions", origin(everything), reports.version_table(columns(kept, versions))]
     lines += reports.failures({"A run": everything})
     page = file.with_suffix(".md")
-    page.write_text(reports.with_ratios("\n\n".join(lines), page) + "\n")
+    page.write_text(reports.opened("\n\n".join(lines), reports.speedups, page) + "\n")
     return page
 
 

@@ -146,12 +146,18 @@ def failures(columns: dict[str, list[Result]]) -> list[str]:
     return ["These runs failed and are not included in the numbers above:", "\n".join(lines)]
 
 
-def write(page: str, path: Path | None) -> None:
-    """Prints a page, and writes it to `path` if given, with an opening if it has speed ratios."""
+def write(page: str, path: Path | None, opening: "Opening | None" = None) -> None:
+    """Prints a page, and writes it to `path` if given.
+
+    Args:
+        page: The page, in Markdown.
+        path: File to write.
+        opening: How the file opens; by default, with the page's speed ratios.
+    """
     print(page)
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{_BEHIND_GUIDES}{with_ratios(page, path)}\n")
+        path.write_text(f"{_BEHIND_GUIDES}{opened(page, opening or speedups, path)}\n")
 
 
 _BEHIND_GUIDES = """---
@@ -163,25 +169,109 @@ search:
 """Front matter that ranks a page below the guides in the site's search."""
 
 
-# Openings: a few large numbers and a chart.
+# Openings: a few large numbers and a chart, both from the tables of the page.
+
+Opening = Callable[[str, Path], str]
+"""Draws the chart of a page, given the page and the file of the chart, and returns the Markdown of the
+opening: empty if the page has no numbers."""
+TIMES = "{:.3g}\N{MULTIPLICATION SIGN}"
 
 
-class Ratio(NamedTuple):
-    """Our speed divided by another library's.
+class Table(NamedTuple):
+    """The cells of a table.
 
     Attributes:
-        title: What was timed.
-        peer: The other library.
-        median: The median ratio.
-        low: The lowest ratio.
-        high: The highest ratio.
+        heading: The heading above the table.
+        head: Names of the columns.
+        rows: The rows.
+    """
+
+    heading: str
+    head: list[str]
+    rows: list[list[str]]
+
+
+class Bar(NamedTuple):
+    """A bar of a chart.
+
+    Attributes:
+        title: What was measured. Bars with one title are drawn side by side.
+        kind: What differs between bars with one title, such as the library. Each kind has a colour.
+        numbers: The length of the bar and, if known, the ends of a range.
     """
 
     title: str
-    peer: str
-    median: float
-    low: float
-    high: float
+    kind: str
+    numbers: list[float]
+
+
+def opened(page: str, opening: Opening, path: Path) -> str:
+    """The page with its opening computed from its tables, in place of an older one.
+
+    Args:
+        page: The page, in Markdown.
+        opening: Draws the chart, and makes the Markdown.
+        path: File of the page; its chart has the suffix `.svg`.
+    """
+    page = _OPENING.sub("", page, count=1)
+    text = opening(page, path.with_suffix(".svg"))
+    return _TITLE.sub(lambda title: f"{title[0]}{text}\n\n", page, count=1) if text else page
+
+
+_TITLE = re.compile(r"^# .*\n\n", re.MULTILINE)
+_OPENING = re.compile(
+    r'<div class="numbers" markdown>\n.*?</div>\n\n(?:!\[[^\]]*\]\([^)]*\)\n\n)*', re.DOTALL
+)
+_HEADING_OR_TABLE = re.compile(r"^#+ (.*)|((?:^\|.*\n?)+)", re.MULTILINE)
+_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+
+
+def tables(page: str) -> list[Table]:
+    """The tables of a page."""
+    found, heading = [], ""
+    for part in _HEADING_OR_TABLE.finditer(page):
+        if part[1] is not None:
+            heading = part[1]
+            continue
+        lines = ([cell.strip() for cell in line.split("|")[1:-1]] for line in part[2].splitlines())
+        head, _, *rows = lines
+        found.append(Table(heading, head, rows))
+    return found
+
+
+def numbers_in(cell: str) -> list[float]:
+    """The numbers in a cell of a table."""
+    return [float(number.replace(",", "")) for number in _NUMBER.findall(cell)]
+
+
+def in_words(bars: Iterable[Bar], form: str, meaning: str) -> list[tuple[str, str]]:
+    """The numbers of bars as text, each with its meaning, which may name `{title}` and `{kind}`."""
+    return [(form.format(x.numbers[0]), meaning.format(title=x.title, kind=x.kind)) for x in bars]
+
+
+def against_others(bars: Iterable[Bar], form: str, meaning: str) -> list[tuple[str, str]]:
+    """Like `in_words`, but of bars with one title only the first; the others are in parentheses."""
+    groups: dict[str, list[Bar]] = {}
+    for bar in bars:
+        groups.setdefault(bar.title, []).append(bar)
+    found = []
+    for first, *others in groups.values():
+        ((number, about),) = in_words([first], form, meaning)
+        rest = "; ".join(f"{bar.kind}: {form.format(bar.numbers[0])}" for bar in others)
+        found.append((number, f"{about} ({rest})" if rest else about))
+    return found
+
+
+def in_large(numbers: Iterable[tuple[str, str]], pictures: dict[str, str]) -> str:
+    """The Markdown of an opening.
+
+    Args:
+        numbers: Numbers as text, each with its meaning. The site shows them in large type.
+        pictures: Files of pictures, by what they show.
+    """
+    lines = "\n".join(f"- **{number}** {meaning}" for number, meaning in numbers)
+    images = "".join(f"\n\n![{about}]({file})" for about, file in pictures.items())
+    return f'<div class="numbers" markdown>\n\n{lines}\n\n</div>{images}' if lines else ""
 
 
 _SPEEDS = {
@@ -190,98 +280,78 @@ _SPEEDS = {
     "Environment steps per second",
     "Updates per second",
 }
-_RATIO = re.compile(r"\*\*([\d.]+)\*\*(?: \(([\d.]+) to ([\d.]+)\))?")
+TIMES_AS_FAST = "Speedup over other libraries (log scale)"
 
 
-def speed_ratios(page: str) -> list[Ratio]:
+def speed_ratios(page: str) -> list[Bar]:
     """The speed ratios in the tables of a page; of repeated titles, only the first."""
-    found: dict[tuple[str, str], Ratio] = {}
-    head: list[str] = []
-    above: list[str] = []
-    for line in page.splitlines():
-        cells = [cell.strip() for cell in line.split("|")[1:-1]]
-        head = head or cells if cells else []
-        for name, cell in zip(head, cells, strict=False):
-            numbers = _RATIO.fullmatch(cell)
-            if numbers and name in _SPEEDS:
-                peer = (above if cells[1] == "ratio" else cells)[1].partition(" ")[0]
-                median, low, high = (float(x or numbers[1]) for x in numbers.groups())
-                title = f"{head[0]}: {cells[0]}" if cells[0].isdigit() else cells[0]
-                found.setdefault((title, peer), Ratio(title, peer, median, low, high))
-        above = cells
+    found: dict[tuple[str, str], Bar] = {}
+    for _, head, rows in tables(page):
+        for above, row in zip([head, *rows], rows, strict=False):
+            for name, cell in zip(head, row, strict=True):
+                if name in _SPEEDS and cell.startswith("**"):
+                    peer = (above if row[1] == "ratio" else row)[1].partition(" ")[0]
+                    found.setdefault((row[0], peer), Bar(row[0], peer, numbers_in(cell)))
     return list(found.values())
 
 
-def with_ratios(page: str, path: Path) -> str:
-    """Adds an opening with the speed ratios of the page, if it has any."""
-    ratios = speed_ratios(page)
-    if not ratios:
-        return page
-    draw_ratios(path.with_suffix(".svg"), ratios)
-    numbers = [(times(x), f"as fast as {x.peer}: {x.title}") for x in ratios[:5]]
-    return opened(page, numbers, path.with_suffix(".svg").name, TIMES_AS_FAST)
-
-
-def times(ratio: Ratio) -> str:
-    """The median ratio as text, such as `1.5x` with a multiplication sign."""
-    return f"{ratio.median:.3g}\N{MULTIPLICATION SIGN}"
-
-
-def opened(page: str, numbers: Iterable[tuple[str, str]], picture: str, about: str) -> str:
-    """Adds an opening to a page: numbers, each with its meaning, and a chart."""
-    title, _, rest = page.partition("\n\n")
-    return f"{title}\n\n{in_large(numbers)}\n\n![{about}]({picture})\n\n{rest}"
-
-
-def in_large(numbers: Iterable[tuple[str, str]]) -> str:
-    """Markdown of numbers with their meanings, which the site shows in large type."""
-    lines = "\n".join(f"- **{number}** {meaning}" for number, meaning in numbers)
-    return f'<div class="numbers" markdown>\n\n{lines}\n\n</div>'
+def speedups(page: str, chart: Path) -> str:
+    """An opening with the speed ratios of the page."""
+    bars = speed_ratios(page)
+    draw_bars(chart, TIMES_AS_FAST, bars, TIMES)
+    numbers = in_words(bars[:5], TIMES, "as fast as {kind}: {title}")
+    return in_large(numbers, {TIMES_AS_FAST: chart.name})
 
 
 # Plots.
 
 STYLE = Path(__file__).parents[1] / "docs" / "figures.mplstyle"
-TIMES_AS_FAST = "Speedup over other libraries (log scale)"
 
 
-def draw_ratios(path: Path, ratios: list[Ratio]) -> None:
-    """Draws a bar for each ratio with its range, and one colour per library."""
-    bars = [(x.title, f"{times(x)} {x.peer}", x.median, (x.low, x.high)) for x in ratios]
-    peers = list(dict.fromkeys(x.peer for x in ratios))
-    draw_bars(path, TIMES_AS_FAST, bars, [f"C{peers.index(x.peer)}" for x in ratios])
-
-
-def draw_bars(
-    path: Path,
-    title: str,
-    bars: list[tuple[str, str, float, tuple[float, float]]],
-    colours: list[str] | None = None,
-) -> None:
-    """Draws a bar chart with a logarithmic axis; bars start at 1, below their titles.
+def draw_bars(path: Path, about: str, bars: list[Bar], form: str, *, log: bool = True) -> None:
+    """Draws a bar chart, if there are bars.
 
     Args:
         path: File to write.
-        title: Title of the chart.
-        bars: Title, label, number and range of each bar.
-        colours: Colour of each bar.
+        about: Title of the chart.
+        bars: The bars.
+        form: Format of their numbers.
+        log: Whether the axis is logarithmic, with bars that start at 1; else they start at 0.
     """
+    if not bars:
+        return
+    titles = list(dict.fromkeys(bar.title for bar in bars))
+    kinds = list(dict.fromkeys(bar.kind for bar in bars))
+    start, row, last = int(log), 0.0, None
     with plt.style.context(STYLE):
-        figure, axes = plt.subplots(figsize=(5.2, 0.6 + 0.5 * len(bars)))
-        for row, (name, label, number, ends) in enumerate(bars):
-            colour = colours[row] if colours else "C0"
-            axes.barh(row, number - 1, left=1, height=0.4, color=colour)
-            axes.plot(ends, (row, row), color="black", lw=1)
-            axes.plot((1, 1), (row - 0.25, row + 0.25), color="black", lw=1)
-            axes.text(0, row - 0.3, name, transform=axes.get_yaxis_transform(), fontsize="small")
-            end = max(number, *ends, 1)
-            axes.text(end * 1.02, row, label, va="center", fontsize="small", weight="bold")
-        largest = max(1.1, *(max(number, *ends) for _, _, number, ends in bars))
-        least = min(1, *(min(number, *ends) for _, _, number, ends in bars))
-        room = (largest / least) ** 0.8  # for the labels
-        axes.set(xscale="log", xlim=(least * 0.98, largest * room), ylim=(len(bars) - 0.5, -0.9))
-        axes.set_title(title, loc="left")
+        figure, axes = plt.subplots()
+        for bar in sorted(bars, key=lambda bar: titles.index(bar.title)):
+            row += 0.5 if bar.title == last else 1.0
+            if bar.title != last:
+                place = {"transform": axes.get_yaxis_transform(), "fontsize": "small"}
+                axes.text(0, row - 0.3, bar.title, **place)
+            length, last, ends = bar.numbers[0] - start, bar.title, (start, *bar.numbers)
+            axes.barh(row, length, left=start, height=0.4, color=f"C{kinds.index(bar.kind)}")
+            axes.plot((start, start), (row - 0.25, row + 0.25), color="black", lw=1)
+            if len(bar.numbers) > 1:
+                axes.plot(bar.numbers[1:], (row, row), color="black", lw=1)
+            axes.annotate(
+                f"{form.format(bar.numbers[0])} {bar.kind}",
+                (max(ends), row),
+                (4, 0),
+                textcoords="offset points",
+                fontsize="small",
+                va="center",
+                weight="bold",
+            )
+        numbers = [number for bar in bars for number in bar.numbers]
+        least, largest = min(start, *numbers), max(*numbers, 1.1)
+        room = (largest / least) ** 0.8 if log else 1.8  # for the labels
+        axes.set(xlim=(least * 0.98, largest * room), ylim=(row + 0.5, 0.1))
+        axes.set_xscale("log" if log else "linear")
+        axes.set_title(about, loc="left", fontsize="medium")
         axes.axis("off")
+        figure.set_size_inches(5.2, 0.6 + 0.5 * row)
         figure.savefig(path, metadata={"Date": None})
         plt.close(figure)
 

@@ -53,7 +53,7 @@ def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
         row
         for n in UPDATES_IN_A_CALL
         for row in reports.comparison(
-            n,
+            f"{n} update{'s' * (n != '1')} per call",
             [
                 {who: of_call(result, n) for who, result in found.items()}
                 for found in rounds[UPDATES]
@@ -74,7 +74,7 @@ def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
         "consecutive processes; its range is in parentheses.",
         "Updates alone, with batches of 256 from a replay buffer of HalfCheetah-v5 (17 observations, "
         "6 actions):",
-        reports.table(["Updates per call", "Library", *UPDATE_QUANTITIES], updates),
+        reports.table(["", "Library", *UPDATE_QUANTITIES], updates),
         f"Training with one update per step, over {args.steps:,} steps after compilation, without "
         "evaluation:",
         reports.table(["Environment", "Library", *STEP_QUANTITIES], steps),

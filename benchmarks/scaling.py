@@ -52,8 +52,22 @@ def main() -> None:
         reports.measured_by("python benchmarks/scaling.py"),
         *reports.failures({f"{d} devices, {n} environments": r for (d, n), r in results.items()}),
     ]
-    reports.write("\n\n".join(sections), args.markdown)
+    reports.write("\n\n".join(sections), args.markdown, opening)
     peers.exit_if_any_failed(chain(*results.values()))
+
+
+def opening(page: str, chart: Path) -> str:
+    """The speedups over one device."""
+    bars = [
+        reports.Bar(f"{devices} devices, {table.heading.partition(': ')[2]}", "", ratios)
+        for table in reports.tables(page)
+        for devices, _, _, cell in table.rows
+        if (ratios := reports.numbers_in(cell)) and devices != "1"
+    ]
+    about = "Speedup over one device"
+    reports.draw_bars(chart, f"{about} (log scale)", bars, reports.TIMES)
+    numbers = reports.in_words(bars[:5], reports.TIMES, "as fast as one device: {title}")
+    return reports.in_large(numbers, {about: chart.name})
 
 
 def parse_args() -> argparse.Namespace:

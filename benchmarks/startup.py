@@ -7,6 +7,7 @@ from PyPI in its own virtual environment, with the same version of JAX.
 
 import argparse
 import sys
+from pathlib import Path
 
 import peers
 import reports
@@ -35,8 +36,21 @@ def main() -> None:
     rounds = peers.in_turns(LIBRARIES, {"PPO": []}, args.repeats, args)["PPO"]
     worker = [sys.executable, peers.WORKERS / "command_line.py"]
     lines = [peers.run_worker(worker, args.timeout) for _ in range(args.repeats)]
-    reports.write(report(rounds, lines, args), args.markdown)
+    reports.write(report(rounds, lines, args), args.markdown, opening)
     peers.exit_if_any_failed([*lines, *(result for found in rounds for result in found.values())])
+
+
+def opening(page: str, chart: Path) -> str:
+    """The seconds until the first update of each library."""
+    bars = [
+        reports.Bar(f"{which} start", library.partition(" ")[0], reports.numbers_in(last))
+        for which, library, *_, last in reports.tables(page)[0].rows
+        if library != "ratio"
+    ]
+    about, form = "Seconds until the first update", "{:.3g} s"
+    reports.draw_bars(chart, about, bars, form, log=False)
+    numbers = reports.in_words(bars, form, "to the first update of {kind}: {title}")
+    return reports.in_large(numbers, {about: chart.name})
 
 
 def report(rounds: list[Round], lines: list[Result], args: argparse.Namespace) -> str:

@@ -93,7 +93,7 @@ def main() -> None:
                 warnings.simplefilter("ignore")
                 rows.append(trained(name, TASKS[name], args))
             print(rows[-1], file=sys.stderr)
-    reports.write(report(rows, args), args.markdown)
+    reports.write(report(rows, args), args.markdown, opening)
 
 
 def parse_args() -> argparse.Namespace:
@@ -105,6 +105,24 @@ def parse_args() -> argparse.Namespace:
     add("--share", type=float, default=1.0, help="share of the updates to run")
     add("--markdown", type=Path, help="file for the page")
     return parser.parse_args()
+
+
+def opening(page: str, chart: Path) -> str:
+    """The returns, and a chart of their shares of the maximum where that is known."""
+    (table,) = reports.tables(page)
+    bars, numbers = [], {}
+    for name, _, _, untrained, by_seed, most, _ in table.rows:
+        env, returned = name.replace("`", ""), np.mean(reports.numbers_in(by_seed))
+        number = np.format_float_positional(returned, precision=2, trim="-")
+        about = "" if most == "-" else f" (maximum: {most})"
+        numbers[env.partition(":")[0]] = number, f"return in {env}{about}"
+        for limit in reports.numbers_in(most):
+            start = reports.numbers_in(untrained)[0]
+            bars.append(reports.Bar(env, "trained", [100 * returned / limit]))
+            bars.append(reports.Bar(env, "untrained", [100 * start / limit]))
+    about = "Share of the maximum return"
+    reports.draw_bars(chart, about, bars, "{:.0f}%", log=False)
+    return reports.in_large(numbers.values(), {about: chart.name})
 
 
 def report(rows: list[list[str]], args: argparse.Namespace) -> str:
