@@ -15,7 +15,7 @@ import reports
 WORKERS = {  # environment, file and options of each
     "jaxagents": (peers.OURS, "jaxagents_atari.py", []),
     "jaxagents, EnvPool": (peers.OURS, "jaxagents_atari.py", ["--pool"]),
-    "sb3": ("sb3-atari", "sb3_atari.py", []),
+    "Stable-Baselines3": ("sb3-atari", "sb3_atari.py", []),
 }
 HEAD = "Library", "Steps per second", "Frames per second", "First updates (s)", "Return"
 FRAMES_OF_A_STEP = 4

@@ -62,10 +62,10 @@ def opening(page: str, chart: Path) -> str:
         for feature, _, _, ratio, middle_half in table.rows
     ]
     bars.sort(key=lambda bar: bar.numbers, reverse=True)
-    about = "Time of an update with a feature, relative to without"
+    about = "Update time with a feature / without"
     form = "{:.2f}\N{MULTIPLICATION SIGN}"
     reports.draw_bars(chart, f"{about} (log scale)", bars, form)
-    numbers = reports.in_words(bars[:5], form, "the time per update with {title}")
+    numbers = reports.in_words(bars[:5], form, "the update time without it: {title}")
     return reports.in_large(numbers, {about: chart.name})
 
 

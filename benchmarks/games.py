@@ -32,7 +32,7 @@ HEAD = (
     *(f"{seat} {end}" for seat in ("First:", "Second:") for end in ("wins", "draws", "losses")),
 )
 N_PAST, N_ENVS, ROLLOUT_LENGTH = 16, 128, 32
-RANDOM = {"random": players.at_random}
+RANDOM = {"random play": players.at_random}
 
 
 class Game(NamedTuple):
@@ -62,8 +62,8 @@ class Game(NamedTuple):
 
 def games() -> dict[str, Game]:
     """The games, by name."""
-    takeaway = RANDOM | {"perfect": players.perfect_at_takeaway}
-    tic_tac_toe = RANDOM | {"perfect": players.perfect_at_tic_tac_toe}
+    takeaway = RANDOM | {"perfect play": players.perfect_at_takeaway}
+    tic_tac_toe = RANDOM | {"perfect play": players.perfect_at_tic_tac_toe}
     connect_four = RANDOM | {
         f"minimax, depth {n}": functools.partial(players.looking_ahead, n) for n in (1, 2, 4)
     }

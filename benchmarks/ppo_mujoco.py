@@ -18,7 +18,7 @@ from peers import Result, Round
 WORKERS = {  # environment, file and options of each
     "jaxagents": (peers.OURS, "jaxagents_host_ppo.py", []),
     "sbx": ("sbx", "sbx_host_ppo.py", []),
-    "sb3": ("sbx", "sb3_host_ppo.py", []),
+    "Stable-Baselines3": ("sbx", "sb3_host_ppo.py", []),
 }
 QUANTITIES = {
     "Steps per second": ("steps_per_second", ",.0f"),
@@ -68,14 +68,18 @@ def opening(page: str, chart: Path) -> str:
     """The speed and the return in each environment."""
     rows = reports.tables(page)[0].rows
     speeds, returns = (
-        [reports.Bar(row[0], row[1], reports.numbers_in(row[column])) for row in rows]
+        [
+            reports.Bar(row[0], row[1], numbers)
+            for row in rows
+            if (numbers := reports.numbers_in(row[column]))
+        ]
         for column in (2, 4)
     )
     about, form = "Steps per second", "{:,.0f}"
     reports.draw_bars(chart, about, speeds, form, log=False)
-    numbers = reports.against_others(speeds, form, "steps per second in {title}")
-    numbers += reports.against_others(returns, form, "return in {title}")
-    return reports.in_large(numbers, {about: chart.name})
+    speed = reports.against_others(speeds, form, "steps per second in {title}")
+    learned = reports.against_others(returns, form, "return in {title}")
+    return reports.in_large(speed + learned, {about: chart.name})
 
 
 def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:

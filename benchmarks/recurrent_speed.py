@@ -42,10 +42,26 @@ def main() -> None:
         checkout = f"--checkout={args.purejaxrl_checkout.resolve()}"
         works = {name: [*options, checkout] for name, options in works.items()}
     rounds = peers.in_turns(LIBRARIES, works, args.repeats, args)
-    reports.write(report(rounds, args.repeats), args.markdown)
+    reports.write(report(rounds, args.repeats), args.markdown, opening)
     peers.exit_if_any_failed(
         result for found in chain(*rounds.values()) for result in found.values()
     )
+
+
+def opening(page: str, chart: Path) -> str:
+    """The ratios of all quantities."""
+    names = "speed", "compilation time", "peak memory"
+    bars = [
+        reports.Bar(f"{name}, {environment}", "", ratios)
+        for environment, kind, *cells in reports.tables(page)[0].rows
+        if kind == "ratio"
+        for name, cell in zip(names, cells, strict=True)
+        if (ratios := reports.numbers_in(cell))
+    ]
+    about = "jaxagents / purejaxrl"
+    reports.draw_bars(chart, f"{about} (log scale)", bars, reports.TIMES)
+    numbers = reports.in_words(bars[:5], reports.TIMES, "purejaxrl's {title}")
+    return reports.in_large(numbers, {about: chart.name})
 
 
 def report(rounds: dict[str, list[Round]], n_repeats: int) -> str:

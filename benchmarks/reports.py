@@ -347,11 +347,11 @@ def draw_bars(path: Path, about: str, bars: list[Bar], form: str, *, log: bool =
         numbers = [number for bar in bars for number in bar.numbers]
         least, largest = min(start, *numbers), max(*numbers, 1.1)
         room = (largest / least) ** 0.8 if log else 1.8  # for the labels
-        axes.set(xlim=(least * 0.98, largest * room), ylim=(row + 0.5, 0.1))
+        axes.set(xlim=(least * 0.98, largest * room), ylim=(row + 0.5, 0.3))
         axes.set_xscale("log" if log else "linear")
         axes.set_title(about, loc="left", fontsize="medium")
         axes.axis("off")
-        figure.set_size_inches(5.2, 0.6 + 0.5 * row)
+        figure.set_size_inches(5.2, 0.45 + 0.5 * row)
         figure.savefig(path, metadata={"Date": None})
         plt.close(figure)
 

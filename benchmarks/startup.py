@@ -43,9 +43,9 @@ def main() -> None:
 def opening(page: str, chart: Path) -> str:
     """The seconds until the first update of each library."""
     bars = [
-        reports.Bar(f"{which} start", library.partition(" ")[0], reports.numbers_in(last))
+        reports.Bar(f"{which} start", library.partition(" ")[0], seconds)
         for which, library, *_, last in reports.tables(page)[0].rows
-        if library != "ratio"
+        if library != "ratio" and (seconds := reports.numbers_in(last))
     ]
     about, form = "Seconds until the first update", "{:.3g} s"
     reports.draw_bars(chart, about, bars, form, log=False)

@@ -37,7 +37,7 @@ RUNS = {  # options of a small run, and a row of its report
     "exploration.py": ("--agents RND --sizes 4 --updates 1 --seeds 1", "| DeepSea, 4 | RND |"),
     "games.py": (
         "--games takeaway --seeds 1 --share 0.01 --matches 8",
-        "| perfect | trained |",
+        "| perfect play | trained |",
     ),
     "kernels.py": ("--works 'CartPole-v1, 64 environments'", "| values | 4 x "),
     "learners.py": ("--only pendulum --quick --libraries jaxagents", "| jaxagents"),
@@ -91,6 +91,7 @@ WRITTEN = {  # by scripts that write a folder; the others write one file
         "off_policy_cartpole.png",
         "off_policy_pendulum_offline.png",
     ],
+    "overview.py": ["performance.md", "performance.svg", "benchmarks/games.svg"],
     "ppo_speed.py": ["ppo_speed.md", "ppo_cartpole.png"],
 }
 SMALL = {  # of the modules that workers share
@@ -132,54 +133,6 @@ def take_turns_here(commands, n_turns, timeout, **variables):
 
 def documentation():
     return {path: path.stat().st_mtime_ns for path in (REPOSITORY / "docs").rglob("*")}
-
-
-PAGE = """# Speed
-
-About it.
-
-| | | Environment steps per second | Compilation (s) |
-| --- | --- | --- | --- |
-| PPO | jaxagents 0.3.0 | 30 | 4 |
-| PPO | rejax 0.1.3 | 20 | 2 |
-| PPO | ratio | **1.50** (1.20 to 1.60) | **2.00** |
-| SAC | ratio | - | - |
-
-| Updates per call | Library | Updates per second |
-| --- | --- | --- |
-| 64 | sbx-rl 0.28.0 | 8 |
-| 64 | ratio | **0.95** |
-"""
-
-
-OPENING = """<div class="numbers" markdown>
-
-- **1.5\N{MULTIPLICATION SIGN}** as fast as rejax: PPO
-- **0.95\N{MULTIPLICATION SIGN}** as fast as sbx-rl: Updates per call: 64
-
-</div>
-
-![Speedup over other libraries (log scale)](page.svg)"""
-
-
-def test_a_report_opens_with_its_ratios_of_speeds(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    monkeypatch.setenv("MPLBACKEND", "agg")
-    reports = importlib.import_module("reports")
-    reports.write(PAGE.rstrip("\n"), tmp_path / "page.md")
-    report = (tmp_path / "page.md").read_text()
-    assert report.endswith(PAGE.replace("# Speed", f"# Speed\n\n{OPENING}"))
-    assert "<svg" in (tmp_path / "page.svg").read_text()
-    ratios = reports.speed_ratios(PAGE)
-    assert ratios[0] == ("PPO", "rejax", 1.5, 1.2, 1.6)
-    assert ratios[1] == ("Updates per call: 64", "sbx-rl", 0.95, 0.95, 0.95)
-
-
-def test_the_page_about_performance_opens_with_the_ratios_of_other_pages(monkeypatch):
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    overview = importlib.import_module("overview")
-    page = (REPOSITORY / "docs" / "performance.md").read_text()
-    assert overview.page(overview.shown()) == page
 
 
 TURNS = """
