@@ -122,7 +122,7 @@ def section(agent: str, results: dict[str, Any]) -> str:
     lines = [
         f"![Learning curve of {names} in {env}](../pictures/curves/{agent}.svg)",
         "",
-        "| Command | Steps | Return to expect | CPU time |",
+        "| Command | Steps | Final return | CPU time |",
         "|---|---|---|---|",
         *map(row, found),
     ]
