@@ -26,8 +26,8 @@ class AgentConfig(OnPolicyConfig):
 class HyperParameters(OnPolicyHyperparameters):
     """Traced hyperparameters of A2C.
 
-    In addition to those of
-    [every on-policy agent][jaxagents.agents.config.OnPolicyHyperparameters]:
+    In addition to the
+    [hyperparameters of all on-policy agents][jaxagents.agents.config.OnPolicyHyperparameters]:
 
     Attributes:
         gae_lambda: Trace decay of advantages and returns; 1 uses all rewards of the rollout.
@@ -77,5 +77,5 @@ class A2C(ReadyMadePolicy[AgentConfig, HyperParameters], A2CBase):
     runner, metrics = agent.train(jax.random.key(0), HyperParameters())
     ```
 
-    Its default networks have two layers of 64 units; the configuration can replace them.
+    The default networks have two hidden layers of 64 units; the configuration can replace them.
     """

@@ -25,10 +25,10 @@ from jaxagents.learners.train_state import TrainState, target_update
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AWACConfig(ActorCriticConfig, ImitationConfig):
-    """Static fields of an AWAC learner, and so of the agent around it.
+    """Static configuration of AWAC's learner, inherited by the agent's configuration.
 
     Attributes:
-        critic_network: Module that replaces the default critics, on observations and actions.
+        critic_network: Module that replaces the default critics; it takes observations and actions.
     """
 
     critic_network: nn.Module | None = None
@@ -39,7 +39,7 @@ class HyperParameters(ActorCriticHyperparameters):
 
     Attributes:
         gamma: Discount.
-        tau: Step size of the target critics.
+        tau: Soft-update coefficient of the target critics.
         beta: Inverse temperature of the action weights (1 / lambda in the paper); 0 imitates all actions
             equally.
         max_weight: Maximum action weight.
@@ -52,11 +52,11 @@ class HyperParameters(ActorCriticHyperparameters):
 
 
 class AWACLearner(ActorCriticLearner[AWACConfig, HyperParameters]):
-    """The learner of AWAC, for continuous actions, offline and then online.
+    """AWAC's learner for continuous actions, offline and online.
 
     Nair et al., 2020, "AWAC: Accelerating online reinforcement learning with offline datasets",
-    algorithm 1. An update trains the critics, then the policy with the new critics, then moves the
-    target networks.
+    algorithm 1. An update trains the critics, then the policy with the new critics, and then updates
+    the target networks.
 
     Attributes:
         actor: The policy.
@@ -102,7 +102,7 @@ class AWACLearner(ActorCriticLearner[AWACConfig, HyperParameters]):
     def _advantage(
         self, key: Key[Array, ""], critic: TrainState, batch: Batch
     ) -> Float[Array, "batch"]:
-        """The value of the dataset's action minus the value of a policy action."""
+        """The value of the dataset's action minus the value of an action of the policy."""
         obs = batch["observations"]
         own = critic(obs, self._drawn(key, obs)).min(axis=0)
         return critic(obs, batch["actions"]).min(axis=0) - own
@@ -117,11 +117,11 @@ class AWACLearner(ActorCriticLearner[AWACConfig, HyperParameters]):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(OfflineAgentConfig, AWACConfig):
-    """Static configuration of the agent: its learner, and how it is trained."""
+    """Static configuration of the agent: its learner's fields, and the training settings."""
 
 
 class AWAC(OfflineBase[AgentConfig, HyperParameters]):
-    """Advantage-weighted actor-critic for continuous actions, on a dataset on the device.
+    """Advantage-weighted actor-critic for continuous actions, from a dataset on the device.
 
     ```python
     agent = AWAC(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)

@@ -26,11 +26,11 @@ from jaxagents.networks import CategoricalPolicy, Policy
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ImitationConfig(LearnerConfig):
-    """Static fields of learners that imitate the actions of a dataset.
+    """Static configuration of learners that imitate the actions of a dataset.
 
     Attributes:
         dropout_rate: Dropout rate of the default policy during training. If it is positive, custom
-            encoders and policies are called with `train=True` in training.
+            encoders and policies are called with `train=True` during training.
     """
 
     critic_network: ClassVar[None] = None
@@ -48,7 +48,7 @@ def _floats(name: str, given: ArrayLike) -> float | tuple[float, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class BCConfig(ImitationConfig):
-    """Static fields of continuous behavioural cloning, and so of the agent.
+    """Static configuration of continuous behavioural cloning, inherited by the agent's configuration.
 
     Attributes:
         fixed_std: Standard deviation of each action component, if it is not learned. The loss is then
@@ -124,10 +124,10 @@ def imitate(
 
 
 class BCLearner(Learner[BCConfig, HyperParameters]):
-    """The learner of behavioural cloning for continuous actions, by maximum likelihood.
+    """The behavioural cloning learner for continuous actions, by maximum likelihood.
 
-    The policy is a Gaussian with a tanh-squashed mean. Its standard deviation does not depend on the
-    observation, and is learned unless `fixed_std` sets it.
+    The policy is a Gaussian with a tanh-squashed mean and a state-independent standard deviation, which
+    is learned unless `fixed_std` sets it.
 
     Attributes:
         actor: The policy.
@@ -174,7 +174,7 @@ class BCLearner(Learner[BCConfig, HyperParameters]):
 
 
 class DiscreteBCLearner(BCLearner):
-    """The learner of behavioural cloning for discrete actions, with the cross-entropy loss.
+    """The behavioural cloning learner for discrete actions, with the cross-entropy loss.
 
     Attributes:
         actor: The policy.
@@ -202,11 +202,11 @@ class DiscreteBCLearner(BCLearner):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(SequencesConfig, BCConfig):
-    """Static configuration of the agent: its learner, and how it is trained."""
+    """Static configuration of the agent: its learner's fields, and the training settings."""
 
 
 class BC(OfflineBase[AgentConfig, HyperParameters]):
-    """Behavioural cloning for discrete and continuous actions, on a dataset on the device.
+    """Behavioural cloning for discrete and continuous actions, from a dataset on the device.
 
     ```python
     agent = BC(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)

@@ -32,11 +32,11 @@ def _two_or_more(name: str, number: SupportsIndex) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class C51Config(QConfig):
-    """Static fields of a C51 learner, and so of the agent around it.
+    """Static configuration of C51's learner, inherited by the agent's configuration.
 
     Attributes:
         n_atoms: Number of atoms of the return distribution.
-        double: Whether the online network chooses the next action for the target network's distribution
+        double: Whether the online network selects the next action and the target network evaluates it
             (van Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning"). Otherwise
             the target network does both.
     """
@@ -83,7 +83,7 @@ class HyperParameters(C51Hyperparameters, dqn.HyperParameters):
 
 
 class C51Learner(DistributionalLearner[C51Config, C51Hyperparameters]):
-    """The learner of C51: Q-learning of return distributions over fixed atoms.
+    """C51's learner: Q-learning of return distributions over fixed atoms.
 
     Bellemare et al., 2017, "A distributional perspective on reinforcement learning", algorithm 1.
 

@@ -30,13 +30,13 @@ from jaxagents.sac import SACConfig, SACHyperparameters, SACLearner, Temperature
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class CQLConfig(SACConfig):
-    """Static fields of continuous CQL. The defaults are from the authors' code.
+    """Static configuration of continuous CQL. The defaults are from the authors' code.
 
     Attributes:
         features: Widths of the hidden layers of the default networks.
         backup_entropy: Whether targets include the entropy of the next action.
-        n_action_samples: Number of actions to draw per observation from each of three distributions: the
-            uniform one, the policy, and the policy at the next observation.
+        n_action_samples: Number of actions to draw per observation from each of three distributions:
+            uniform, the policy, and the policy at the next observation.
     """
 
     critic_dropout_rate: ClassVar[float] = 0.0
@@ -48,15 +48,15 @@ class CQLConfig(SACConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class DiscreteCQLConfig(QConfig):
-    """Static fields of discrete CQL.
+    """Static configuration of discrete CQL.
 
     In addition to [Q-learning's][jaxagents.learners.q_learning.QConfig]:
 
     Attributes:
         features: Widths of the hidden layers of the default network.
-        double: Whether the critic chooses the next action and the target network values it (van Hasselt
-            et al., 2016, "Deep reinforcement learning with double Q-learning"). Otherwise the target
-            network does both.
+        double: Whether the critic selects the next action and the target network evaluates it (van
+            Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning"). Otherwise the
+            target network does both.
     """
 
     noisy: ClassVar[bool] = False
@@ -70,7 +70,7 @@ class DiscreteCQLHyperparameters(Hyperparameters):
 
     Attributes:
         gamma: Discount.
-        tau: Step size of the target critic.
+        tau: Soft-update coefficient of the target critic.
         conservative_weight: Weight of the penalty; `None` means 5 for continuous and 1 for discrete
             actions.
         critic_learning_rate: Learning rate of the critic.
@@ -88,14 +88,14 @@ WeightedT = TypeVar("WeightedT", bound=DiscreteCQLHyperparameters)
 class HyperParameters(SACHyperparameters, DiscreteCQLHyperparameters):
     """Traced hyperparameters of the agent, and of its learner for continuous actions.
 
-    In addition to those of [SAC][jaxagents.sac.SACHyperparameters] and
-    [discrete CQL][jaxagents.cql.DiscreteCQLHyperparameters]:
+    In addition to [SAC's][jaxagents.sac.SACHyperparameters] and
+    [discrete CQL's][jaxagents.cql.DiscreteCQLHyperparameters]:
 
     Attributes:
         actor_learning_rate: Learning rate of the policy.
-        target_action_gap: Target value of the penalty (the Lagrange version): its weight starts at
-            `conservative_weight`, grows while the penalty is above the target and shrinks while it is
-            below. `None` keeps the weight fixed.
+        target_action_gap: Target value of the penalty, for the Lagrange version: the penalty's weight
+            starts at `conservative_weight`, grows while the penalty is above the target, and shrinks
+            while it is below. `None` keeps the weight fixed.
         weight_learning_rate: Learning rate of the weight, if there is a `target_action_gap`.
     """
 
@@ -125,13 +125,13 @@ class HyperParameters(SACHyperparameters, DiscreteCQLHyperparameters):
 
 
 class CQLLearner(SACLearner):
-    r"""The learner of CQL(H) for continuous actions.
+    r"""CQL(H)'s learner for continuous actions.
 
     Kumar et al., 2020, "Conservative Q-learning for offline reinforcement learning", equation 4: soft
-    actor-critic with a penalty that lowers the values of all actions and raises those of the dataset's
-    actions. It updates in the order of [`SACLearner`][jaxagents.sac.SACLearner], and then the weight of
-    the penalty. The `weights` of a batch apply to the loss of the critics and to the penalty but, as in
-    SAC, not to the losses of the policy, the temperature and the weight.
+    actor-critic with a penalty that pushes down the values of all actions and pushes up the values of
+    the dataset's actions. It updates in the order of [`SACLearner`][jaxagents.sac.SACLearner], and then
+    the penalty's weight. The `weights` of a batch apply to the critics' loss and to the penalty but, as
+    in SAC, not to the losses of the policy, the temperature and the penalty's weight.
 
     Attributes:
         weight: The weight of the penalty, if it is learned.
@@ -195,7 +195,7 @@ class CQLLearner(SACLearner):
     def _sampled_actions(
         self, key: Key[Array, ""], batch: Batch
     ) -> tuple[Float[Array, "samples batch action"], Float[Array, "batch samples"]]:
-        """Samples actions whose values the penalty lowers, and their log-densities."""
+        """Samples actions whose values the penalty pushes down; returns them and their log-densities."""
         n = self.config.n_action_samples
         shape = (n, *batch["actions"].shape)
         uniform_key, policy_key, next_key = jax.random.split(key, 3)
@@ -212,7 +212,7 @@ class CQLLearner(SACLearner):
 
 
 class DiscreteCQLLearner(DDQNLearner):
-    r"""The learner of CQL(H) for discrete actions: double Q-learning with a penalty.
+    r"""CQL(H)'s learner for discrete actions: double Q-learning with a penalty.
 
     Kumar et al., 2020, "Conservative Q-learning for offline reinforcement learning", equation 4. Actions
     are drawn with probabilities proportional to $\exp(Q / T)$ at temperature $T$; the mode is the action
@@ -266,19 +266,19 @@ def _with_weight(hyperparams: WeightedT, default: float) -> WeightedT:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(OfflineAgentConfig, CQLConfig, DiscreteCQLConfig):
-    """Static configuration of the agent: its learners, and how they are trained."""
+    """Static configuration of the agent: its learners' fields, and the training settings."""
 
 
 class CQL(OfflineBase[AgentConfig, HyperParameters]):
-    """Conservative Q-learning for discrete and continuous actions, on a dataset on the device.
+    """Conservative Q-learning for discrete and continuous actions, from a dataset on the device.
 
     ```python
     agent = CQL(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)
     runner, metrics = agent.train(jax.random.key(0), HyperParameters())
     ```
 
-    With discrete actions, it is double Q-learning with a penalty, and ignores fields that concern the
-    policy for continuous actions.
+    With discrete actions, it is double Q-learning with a penalty, and ignores the fields of the policy
+    for continuous actions.
     """
 
     _config_type = AgentConfig

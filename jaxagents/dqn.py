@@ -39,8 +39,8 @@ class HyperParameters(QHyperparameters, ReplayHyperparameters):
     [prioritised replay's][jaxagents.agents.off_policy.ReplayHyperparameters]:
 
     Attributes:
-        initial_epsilon: Probability of a random action when learning starts; `epsilon` is the final one.
-        epsilon_steps: Number of environment steps, over all environments, over which it decays.
+        initial_epsilon: Probability of a random action when learning starts; it decays to `epsilon`.
+        epsilon_steps: Number of environment steps of the decay, over all environments.
     """
 
     initial_epsilon: Traced = hyperparameter(1.0, 0.0, 1.0)
@@ -48,7 +48,7 @@ class HyperParameters(QHyperparameters, ReplayHyperparameters):
 
 
 class DQNLearner(QLearner[QConfig, QHyperparameters]):
-    """The learner of DQN.
+    """DQN's learner.
 
     Mnih et al., 2015, "Human-level control through deep reinforcement learning", algorithm 1, with the
     Huber loss instead of error clipping.
@@ -72,7 +72,7 @@ class DQNLearner(QLearner[QConfig, QHyperparameters]):
 
 
 class DDQNLearner(DQNLearner):
-    """The learner of double DQN: the online network chooses actions, the target network values them.
+    """Double DQN's learner: the online network selects actions, the target network evaluates them.
 
     Van Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning", equation 4.
 

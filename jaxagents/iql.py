@@ -29,10 +29,10 @@ from jaxagents.networks import ValueCritic
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class IQLConfig(ActorCriticConfig, ImitationConfig):
-    """Static fields of an IQL learner, and so of the agent around it.
+    """Static configuration of IQL's learner, inherited by the agent's configuration.
 
     Attributes:
-        n_critics: Number of critics, whose minimum is used (2 in the paper).
+        n_critics: Number of critics; their minimum is used (2 in the paper).
         value_network: Module that replaces the default value function.
         actor_optimizer: Like `optimizer`, but for the policy only; the paper uses a cosine schedule.
     """
@@ -49,7 +49,7 @@ class HyperParameters(ActorCriticHyperparameters):
 
     Attributes:
         gamma: Discount.
-        tau: Step size of the target critics.
+        tau: Soft-update coefficient of the target critics.
         expectile: Expectile of the action values that the value function estimates.
         beta: Inverse temperature of the action weights; 0 imitates all actions equally.
         max_weight: Maximum action weight.
@@ -65,12 +65,12 @@ class HyperParameters(ActorCriticHyperparameters):
 
 
 class IQLLearner(ActorCriticLearner[IQLConfig, HyperParameters]):
-    """The learner of IQL, for continuous actions; it only ever evaluates actions from the dataset.
+    """IQL's learner for continuous actions; it only ever evaluates actions from the dataset.
 
     Kostrikov et al., 2021, "Offline reinforcement learning with implicit Q-learning", algorithm 1. As in
     the authors' code, an update trains the value function with the target critics, the policy with the
-    target critics and the new value function, and the critics with the new value function; then it moves
-    the target networks.
+    target critics and the new value function, and the critics with the new value function; then it
+    updates the target networks.
 
     Attributes:
         actor: The policy.
@@ -152,11 +152,11 @@ class IQLLearner(ActorCriticLearner[IQLConfig, HyperParameters]):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(OfflineAgentConfig, IQLConfig):
-    """Static configuration of the agent: its learner, and how it is trained."""
+    """Static configuration of the agent: its learner's fields, and the training settings."""
 
 
 class IQL(OfflineBase[AgentConfig, HyperParameters]):
-    """Implicit Q-learning for continuous actions, on a dataset on the device.
+    """Implicit Q-learning for continuous actions, from a dataset on the device.
 
     ```python
     agent = IQL(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)

@@ -1,6 +1,6 @@
 """Multi-agent PPO (Yu et al., 2022): each actor sees its own observation, the critic sees everything.
 
-It differs from [IPPO](ippo.md) only in the critic, which is only needed for training: its input is the
+It only differs from [IPPO](ippo.md) in the critic, which only training needs: its input is the
 environment's state or, if the environment provides none, the observations of all actors.
 """
 
@@ -22,9 +22,9 @@ from jaxagents.ppo import TrainState as TrainState
 class MAPPO(ReadyMadePolicy[AgentConfig, HyperParameters], IPPOBase):
     """MAPPO for actors with discrete or continuous actions.
 
-    Actors are the same as in [`IPPO`][jaxagents.ippo.IPPO]. The critic outputs the values of all actors.
-    Its input is `env.critic_state(state)`, or the entry `"critic_state"` of observations, or else the
-    observations of all actors.
+    The actors are [`IPPO`][jaxagents.ippo.IPPO]'s. The critic outputs a value per actor. Its input is
+    `env.critic_state(state)`, or the entry `"critic_state"` of observations, or else the observations of
+    all actors.
     """
 
     _shows_critic_state = True

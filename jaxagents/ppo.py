@@ -32,12 +32,12 @@ if not TYPE_CHECKING:  # a type checker would believe that any name exists
 class AgentConfig(OnPolicyConfig):
     """Static configuration of PPO.
 
-    One update step takes `rollout_length` steps in each of `batch_size` environments, and then
-    makes `actor_epochs` and `critic_epochs` passes over them in `batch_size / minibatch_size`
-    minibatches. The samples of all environments and times are shuffled for every epoch.
+    Each update collects `rollout_length` steps in each of `batch_size` environments, and then makes
+    `actor_epochs` and `critic_epochs` passes over them, in `batch_size / minibatch_size` minibatches.
+    Each epoch shuffles the samples of all environments and times.
 
     Attributes:
-        minibatch_size: Size of a minibatch, counted in environments.
+        minibatch_size: Number of environments per minibatch.
         actor_epochs: Passes over the samples for the actor.
         critic_epochs: Passes over the samples for the critic.
     """
@@ -50,12 +50,12 @@ class AgentConfig(OnPolicyConfig):
 class HyperParameters(OnPolicyHyperparameters):
     """Traced hyperparameters of PPO.
 
-    In addition to those of
-    [every on-policy agent][jaxagents.agents.config.OnPolicyHyperparameters]:
+    In addition to the
+    [hyperparameters of all on-policy agents][jaxagents.agents.config.OnPolicyHyperparameters]:
 
     Attributes:
         gae_lambda: Trace decay of advantages and returns.
-        eps_clip: Largest deviation of the probability ratio from 1 that is rewarded.
+        eps_clip: Clip range: largest deviation of the probability ratio from 1 that is rewarded.
         ent_coeff: Weight of the entropy bonus in the actor's loss.
         kl_threshold: Mean KL divergence (nats) above which an update stops its actor epochs.
     """
@@ -70,7 +70,7 @@ class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):
     """Base class of PPO agents with a custom policy.
 
     Define either the hooks `_sample_actions`, `_log_prob`, `_entropy` and `policy`, or `_distribution`,
-    and set both networks in the configuration. Losses, advantages and returns can be overridden too.
+    and set both networks in the configuration. You can also override losses, advantages and returns.
     """
 
     _config_type = AgentConfig
@@ -112,11 +112,11 @@ class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):
         with $L_t$ from [`clipped_surrogate`][jaxagents.ops.clipped_surrogate].
 
         Args:
-            training: Train state of the actor; the loss is differentiated with respect to its `params`.
+            training: Train state of the actor; differentiated in its `params`.
             obs: Observations of a minibatch, samples first.
-            actions: Actions taken there.
-            log_prob_old: Log-probabilities of the actions under the policy that took them.
-            advantage: Standardised advantages of the actions.
+            actions: The actions taken.
+            log_prob_old: Their log-probabilities under the policy that took them.
+            advantage: Their standardised advantages.
             hyperparams: Hyperparameters.
 
         Returns:
@@ -150,5 +150,5 @@ class PPO(ReadyMadePolicy[AgentConfig, HyperParameters], PPOBase):
     runner, metrics = agent.train(jax.random.key(0), HyperParameters())
     ```
 
-    Its default networks have two layers of 64 units; the configuration can replace them.
+    The default networks have two hidden layers of 64 units; the configuration can replace them.
     """

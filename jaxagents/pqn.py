@@ -34,10 +34,10 @@ def clipped_radam(learning_rate: optax.ScalarOrSchedule) -> optax.GradientTransf
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class PQNConfig(QConfig):
-    """Static fields of the learner of PQN, and so of the agent around it.
+    """Static configuration of PQN's learner, inherited by the agent's configuration.
 
     Attributes:
-        optimizer: A function that makes an optax optimizer from a learning rate.
+        optimizer: A function that creates an optax optimizer from a learning rate.
     """
 
     target_update_period: ClassVar[int] = 1
@@ -48,15 +48,15 @@ class PQNConfig(QConfig):
 class AgentConfig(PQNConfig, LearnerAgentConfig):
     """Static configuration of PQN.
 
-    One update step takes `rollout_length` steps in each of `batch_size` environments, and then
+    Each update collects `rollout_length` steps in each of `batch_size` environments, and then takes
     `gradient_steps` gradient steps on `minibatch_size` transitions each.
 
     Attributes:
         batch_size: Number of parallel environments (elsewhere `num_envs`).
-        rollout_length: Number of steps per environment and rollout.
+        rollout_length: Number of steps per environment and update.
         minibatch_size: Number of transitions per gradient step; must divide the number in a rollout.
             With a memory, a multiple of `rollout_length * n_groups`, so that sequences stay whole.
-        gradient_steps: Number of gradient steps per update step, in whole epochs.
+        gradient_steps: Number of gradient steps per update, in whole epochs.
     """
 
     n_steps: int = 1_000
@@ -93,7 +93,7 @@ class AgentConfig(PQNConfig, LearnerAgentConfig):
 
     @property
     def n_epochs(self) -> int:
-        """Number of times that each transition is learned from."""
+        """Number of passes over each rollout."""
         return self.gradient_steps // self.n_minibatches
 
 
@@ -114,10 +114,10 @@ class HyperParameters(PlayingHyperparameters):
 
 
 class PQNLearner(ValueLearner[PQNConfig, HyperParameters]):
-    """The learner of PQN: a network of action values with layer normalisation, fitted to returns.
+    """PQN's learner: a Q-network with layer normalisation, fitted to returns.
 
     Gallici et al., 2024, "Simplifying deep temporal difference learning", algorithm 1. Its batches hold
-    `returns`, such as [`ops.lambda_returns`][jaxagents.ops.lambda_returns] of the largest values.
+    `returns`, such as [`ops.lambda_returns`][jaxagents.ops.lambda_returns] of the greedy values.
 
     Attributes:
         critic: The network.
@@ -172,8 +172,9 @@ class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner])
 
     $$G_t = r_t + \gamma \left((1 - \lambda) \max_a Q(s_{t+1}, a) + \lambda G_{t+1}\right)$$
 
-    computed from its values during the rollout, and cut at the end of the rollout and where episodes are
-    truncated. With a memory, it learns from whole sequences, each starting from the memory before it.
+    computed from its values during the rollout, and bootstrapped at the end of the rollout and where
+    episodes are truncated. With a memory, it learns from whole sequences, each starting from the memory
+    before it.
 
     ```python
     env, env_params = gymnax.make("CartPole-v1")
@@ -217,7 +218,7 @@ class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner])
 
     @property
     def host_collection(self) -> HostCollection:
-        """How it plays and learns in environments on the host; see `Behaviour`."""
+        """How the agent acts and learns in environments on the host; see `Behaviour`."""
         config = self.config
 
         def keys_of(runner: RolloutRunner) -> tuple[Key[Array, ""], Key[Array, ""], Array]:
@@ -296,7 +297,7 @@ class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner])
     def _play(
         self, runner: RolloutRunner
     ) -> tuple[RolloutRunner, _Steps, Key[Array, "epochs n_groups"]]:
-        """Plays a rollout; returns the runner after it, the rollout, and keys for the epochs."""
+        """Collects a rollout; returns the runner after it, the rollout, and keys for the epochs."""
         config, learner, initial = self.config, runner.learner, self._initial_memories()
         n_keys = config.rollout_length * (1 + 2 * config.batch_size)
         rngs = jax.random.split(runner.rng, 1 + n_keys + config.n_epochs * config.n_groups)

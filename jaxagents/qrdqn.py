@@ -21,11 +21,11 @@ from jaxagents.learners.q_learning import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class QRDQNConfig(QConfig):
-    """Static fields of a QR-DQN learner, and so of the agent around it.
+    """Static configuration of QR-DQN's learner, inherited by the agent's configuration.
 
     Attributes:
         n_quantiles: Number of quantiles (200 in the paper).
-        double: Whether the online network chooses the next action for the target network's distribution
+        double: Whether the online network selects the next action and the target network evaluates it
             (van Hasselt et al., 2016, "Deep reinforcement learning with double Q-learning"). Otherwise
             the target network does both.
     """
@@ -54,10 +54,10 @@ class HyperParameters(QRDQNHyperparameters, dqn.HyperParameters):
 
 
 class QRDQNLearner(DistributionalLearner[QRDQNConfig, QRDQNHyperparameters]):
-    """The learner of QR-DQN: Q-learning of return quantiles.
+    """QR-DQN's learner: Q-learning of return quantiles.
 
     Dabney et al., 2018, "Distributional reinforcement learning with quantile regression", algorithm 1.
-    Override `_q` to act on another statistic of the quantiles than their mean.
+    Override `_q` to act on a statistic of the quantiles other than the mean.
 
     Attributes:
         critic: The online network, which outputs quantiles for every action.

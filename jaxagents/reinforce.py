@@ -25,8 +25,8 @@ from jaxagents.learners.train_state import TrainState as TrainState
 class AgentConfig(OnPolicyConfig):
     """Static configuration of REINFORCE.
 
-    One update step takes `rollout_length` steps in each of `batch_size` environments, and then one
-    gradient step of the actor and `critic_epochs` of the critic on all samples.
+    Each update collects `rollout_length` steps in each of `batch_size` environments, and then takes one
+    gradient step of the actor and `critic_epochs` of the critic, on all samples.
 
     Attributes:
         critic_epochs: Passes over the samples for the critic.
@@ -41,8 +41,8 @@ class AgentConfig(OnPolicyConfig):
 class HyperParameters(OnPolicyHyperparameters):
     """Traced hyperparameters of REINFORCE.
 
-    In addition to those of
-    [every on-policy agent][jaxagents.agents.config.OnPolicyHyperparameters]:
+    In addition to the
+    [hyperparameters of all on-policy agents][jaxagents.agents.config.OnPolicyHyperparameters]:
 
     Attributes:
         ent_coeff: Weight of the entropy bonus in the actor's loss.
@@ -71,10 +71,10 @@ class REINFORCEBase(OnPolicyBase[AgentConfig, HyperParameters]):
         $$-\left(\log \pi(a_t | s_t) (G_t - V(s_t)) + c\, H(\pi(\cdot | s_t))\right)$$
 
         Args:
-            training: Train state of the actor; the loss is differentiated with respect to its `params`.
+            training: Train state of the actor; differentiated in its `params`.
             obs: Observations, samples first.
-            actions: Actions taken there.
-            log_prob_old: Log-probabilities of the actions under the policy that took them.
+            actions: The actions taken.
+            log_prob_old: Their log-probabilities under the policy that took them.
             advantage: Returns minus the baseline.
             hyperparams: Hyperparameters.
 
@@ -89,6 +89,6 @@ class REINFORCEBase(OnPolicyBase[AgentConfig, HyperParameters]):
 class REINFORCE(ReadyMadePolicy[AgentConfig, HyperParameters], REINFORCEBase):
     """REINFORCE with a critic as baseline, for discrete and continuous actions.
 
-    Returns are Monte-Carlo returns, bootstrapped with the critic where an episode or the rollout is cut.
-    Its default networks have two layers of 64 units; the configuration can replace them.
+    Monte Carlo returns are bootstrapped with the critic where an episode or the rollout is truncated.
+    The default networks have two hidden layers of 64 units; the configuration can replace them.
     """

@@ -35,11 +35,11 @@ _PREDICTOR = "predictor"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(ppo.AgentConfig):
-    """Static configuration of RND: [PPO's][jaxagents.ppo.AgentConfig], and one more network.
+    """Static configuration of RND: [PPO's][jaxagents.ppo.AgentConfig], with one more network.
 
     Attributes:
-        embedding_network: The network of both target and predictor, which maps an observation to a
-            vector: a `flax.linen` module, or a function that makes one from this configuration. `None`
+        embedding_network: The target and predictor network, which maps an observation to a
+            vector: a `flax.linen` module, or a function that creates one from this configuration. `None`
             uses an [`Embedding`][jaxagents.rnd.Embedding].
     """
 
@@ -54,7 +54,7 @@ class HyperParameters(ppo.HyperParameters):
     Attributes:
         intrinsic_coeff: Weight of the intrinsic rewards; the environment's have weight 1.
         predictor_share: Fraction of a rollout's samples that the predictor learns from. Lower it with
-            many environments, or novelty fades too soon; the paper uses 32 divided by their number.
+            many environments, or novelty fades too soon; the paper uses 32 / `n_envs`.
         predictor_optimizer_params: Parameters of the predictor's optimizer.
     """
 
@@ -85,13 +85,13 @@ class Embedding(nn.Module):
 
 
 class Novelty(struct.PyTreeNode):
-    """Target and predictor, whose difference measures the novelty of an observation.
+    """Target and predictor; their difference measures the novelty of an observation.
 
     Attributes:
         target: The random embedding, which is not trained.
         predictor: The embedding trained to match it, with the moments of the observations.
         received: Discounted intrinsic return so far, environments first.
-        returns: Moments of intrinsic returns, whose standard deviation scales intrinsic rewards.
+        returns: Moments of intrinsic returns; their standard deviation scales intrinsic rewards.
     """
 
     target: TrainState
@@ -120,7 +120,7 @@ class Novelty(struct.PyTreeNode):
 class RNDBase(PPOBase):
     """Base class of RND agents with a custom policy; see [`PPOBase`][jaxagents.ppo.PPOBase].
 
-    Its own state is in `runner.extra`, a [`Novelty`][jaxagents.rnd.Novelty].
+    Its own state is `runner.extra`, a [`Novelty`][jaxagents.rnd.Novelty].
     """
 
     _config_type = AgentConfig
@@ -210,7 +210,7 @@ class RNDBase(PPOBase):
 
 
 def _embedding_of(agent: RNDBase) -> Normalised:
-    """The network of both target and predictor."""
+    """The target and predictor network."""
     return Normalised(own_network(agent, "embedding_network"), clip=_MOST_DEVIATIONS)
 
 
@@ -236,7 +236,7 @@ class RND(ReadyMadePolicy[ppo.AgentConfig, ppo.HyperParameters], RNDBase):
     runner, metrics = agent.train(jax.random.key(0), HyperParameters())
     ```
 
-    The policy and the default networks are those of [`PPO`][jaxagents.ppo.PPO].
+    The policy and the default networks are [`PPO`][jaxagents.ppo.PPO]'s.
     """
 
     def _embedding_network(self) -> nn.Module:

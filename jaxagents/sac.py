@@ -30,17 +30,17 @@ from jaxagents.networks import CategoricalPolicy, Critic, DiscreteCritic, Policy
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class SACConfig(ActorCriticConfig):
-    """Static fields of SAC's learners, and so of the agent around them.
+    """Static configuration of SAC's learners, inherited by the agent's configuration.
 
     Attributes:
-        n_critics: Number of critics, whose minimum is used (2 in the paper).
+        n_critics: Number of critics; their minimum is used (2 in the paper).
         backup_entropy: Whether targets include the entropy of the next action (they do in the paper).
-        n_target_critics: Number of critics drawn at random for each update's targets, which use the
-            minimum over these; the policy then uses the mean over all. `None` uses the minimum over all
+        n_target_critics: Number of randomly chosen critics for the targets of each update, which use
+            their minimum; the policy then uses the mean of all critics. `None` uses the minimum of all
             critics for both.
         critic_layer_norm: Whether the default critics use layer normalisation.
-        critic_dropout_rate: Dropout rate of the default critics in updates. If it is positive, custom
-            encoders and critics are called with `train=True` there.
+        critic_dropout_rate: Dropout rate of the default critics in updates. If it is positive, updates
+            call custom encoders and critics with `train=True`.
     """
 
     backup_entropy: bool = True
@@ -68,10 +68,10 @@ class SACHyperparameters(ActorCriticHyperparameters):
 
     Attributes:
         gamma: Discount.
-        tau: Step size of the target critics.
-        target_entropy: Entropy of the policy that the temperature is tuned for, in nats. `None` means
+        tau: Soft-update coefficient of the target critics.
+        target_entropy: Target entropy for tuning the temperature, in nats. `None` means
             minus the number of action components; for discrete actions, 0.98 times the maximum entropy.
-        initial_temperature: Initial weight of the entropy.
+        initial_temperature: Initial temperature, the weight of the entropy.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
         temperature_learning_rate: Learning rate of the temperature; 0 keeps it fixed.
@@ -95,10 +95,10 @@ class Temperature(nn.Module):
 
 
 class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
-    """The learner of SAC for continuous actions, with a learned temperature.
+    """SAC's learner for continuous actions, with a learned temperature.
 
     Haarnoja et al., 2018, "Soft actor-critic algorithms and applications", algorithm 1. An update trains
-    the critics, then the policy and the temperature with the new critics, then moves the target
+    the critics, then the policy and the temperature with the new critics, and then updates the target
     networks.
 
     Attributes:
@@ -250,7 +250,7 @@ def dual_step(
 
 
 class DiscreteSACLearner(SACLearner):
-    """The learner of SAC for discrete actions, with a learned temperature.
+    """SAC's learner for discrete actions, with a learned temperature.
 
     Christodoulou, 2019, "Soft actor-critic for discrete action settings", equations 10 to 12. The
     critics output the values of all actions, so expectations over the policy are exact rather than
@@ -339,14 +339,14 @@ def expected_soft_value(
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(OffPolicyConfig, SACConfig):
-    """Static configuration of the agent: its learner, and how it is trained."""
+    """Static configuration of the agent: its learner's fields, and the training settings."""
 
 
 class HyperParameters(SACHyperparameters, ReplayHyperparameters):
     """Traced hyperparameters of the agent.
 
-    Those of [SAC][jaxagents.sac.SACHyperparameters] and
-    [prioritised replay][jaxagents.agents.off_policy.ReplayHyperparameters].
+    They are [SAC's][jaxagents.sac.SACHyperparameters] and
+    [prioritised replay's][jaxagents.agents.off_policy.ReplayHyperparameters].
     """
 
 

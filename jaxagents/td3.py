@@ -28,11 +28,11 @@ from jaxagents.networks import Policy
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class TD3Config(ActorCriticConfig):
-    """Static fields of a TD3 learner, and so of the agent around it.
+    """Static configuration of TD3's learner, inherited by the agent's configuration.
 
     Attributes:
-        actor_network: Module that maps observations and a temperature to a distribution of actions,
-            whose mode is the learned policy. `None` uses the default network.
+        actor_network: Module that maps observations and a temperature to a distribution of actions; its
+            mode is the learned policy. `None` uses the default network.
         n_critics: Number of critics; targets use the minimum over their target networks (2 in the
             paper).
         policy_delay: Number of critic updates per update of the policy and the target networks.
@@ -48,7 +48,7 @@ class TD3Hyperparameters(ActorCriticHyperparameters):
 
     Attributes:
         gamma: Discount.
-        tau: Step size of the target networks.
+        tau: Soft-update coefficient of the target networks.
         target_noise: Standard deviation of the noise on target actions.
         target_noise_clip: Maximum absolute noise on target actions.
         exploration_noise: Standard deviation of the noise on sampled actions, at temperature 1.
@@ -62,14 +62,14 @@ class TD3Hyperparameters(ActorCriticHyperparameters):
 
 
 class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
-    """The learner of TD3: a deterministic policy for continuous actions.
+    """TD3's learner: a deterministic policy for continuous actions.
 
     Fujimoto et al., 2018, "Addressing function approximation error in actor-critic methods", algorithm
     1. An update trains the critics; every `policy_delay`-th update then trains the policy with the new
-    critics and moves the target networks.
+    critics and updates the target networks.
 
     Attributes:
-        actor: The policy, whose actions are the modes of its distributions.
+        actor: The policy; its actions are the modes of its distributions.
         target_actor: The target network of the policy.
         critic: The critics.
         target_critic: The target networks of the critics.
@@ -157,14 +157,14 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(OffPolicyConfig, TD3Config):
-    """Static configuration of the agent: its learner, and how it is trained."""
+    """Static configuration of the agent: its learner's fields, and the training settings."""
 
 
 class HyperParameters(TD3Hyperparameters, ReplayHyperparameters):
     """Traced hyperparameters of the agent.
 
-    Those of [TD3][jaxagents.td3.TD3Hyperparameters] and
-    [prioritised replay][jaxagents.agents.off_policy.ReplayHyperparameters].
+    They are [TD3's][jaxagents.td3.TD3Hyperparameters] and
+    [prioritised replay's][jaxagents.agents.off_policy.ReplayHyperparameters].
     """
 
 

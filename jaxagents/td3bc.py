@@ -32,7 +32,7 @@ class HyperParameters(TD3Hyperparameters):
 
 
 class TD3BCLearner(TD3Learner):
-    """The learner of TD3+BC, for continuous actions.
+    """TD3+BC's learner for continuous actions.
 
     Fujimoto & Gu, 2021, "A minimalist approach to offline reinforcement learning". It updates in the
     order of [`TD3Learner`][jaxagents.td3.TD3Learner].
@@ -63,18 +63,18 @@ class TD3BCLearner(TD3Learner):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class AgentConfig(OfflineAgentConfig, TD3Config):
-    """Static configuration of the agent: its learner, and how it is trained.
+    """Static configuration of the agent: its learner's fields, and the training settings.
 
     Attributes:
-        normalise_observations: Whether to normalise observations to zero mean and unit variance with the
-            statistics of the dataset.
+        normalise_observations: Whether to normalise observations to zero mean and unit variance, with
+            the dataset's statistics.
     """
 
     normalise_observations: bool = True
 
 
 class TD3BC(OfflineBase[AgentConfig, HyperParameters]):
-    """TD3+BC for continuous actions, on a dataset on the device.
+    """TD3+BC for continuous actions, from a dataset on the device.
 
     ```python
     agent = TD3BC(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)

@@ -45,7 +45,7 @@ _TRUNK, _NETWORK = "trunk", "network"
 
 
 def network_of(agent: "OnPolicyBase", field: str) -> nn.Module:
-    """The network of a configuration field, behind the trunk if there is one."""
+    """The network of a configuration field, on top of the trunk if there is one."""
     has_trunk = agent.config.trunk is not None
     first = own_network(agent, "trunk" if has_trunk else field)
     if agent.config.normalise_observations:
@@ -64,7 +64,7 @@ def own_network(agent: "OnPolicyBase", field: str) -> nn.Module:
         The network.
 
     Raises:
-        TypeError: The field is neither a module nor a function that makes one from the configuration,
+        TypeError: The field is neither a module nor a function that creates one from the configuration,
             or the hook does not return a module.
     """
     config, choice = agent.config, getattr(agent.config, field)
@@ -141,11 +141,11 @@ def features_at(actor: TrainState, obs: PyTree) -> PyTree:
     """The trunk's features of the first observation of an episode.
 
     Args:
-        actor: State of the training of the trunk and the actor behind it.
+        actor: Train state of the trunk and the actor on top of it.
         obs: One observation.
 
     Returns:
-        Features, with the entries beside the observation, such as masks.
+        Features, with the observation's extra entries, such as masks.
     """
     trunk = actor.part(_TRUNK)
     _, features = step(trunk, initial_carry(trunk.model_def), obs)
@@ -176,7 +176,7 @@ EXPLAINED_VARIANCE = "explained_variance"
 
 
 def fits_of(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> tuple[Fit, Fit]:
-    """How an agent's losses fit actor and critic to a rollout.
+    """Defines how an agent's losses fit actor and critic to a rollout.
 
     Args:
         agent: The agent.

@@ -55,21 +55,21 @@ from jaxagents.loggers import Logger, as_loggers
 
 
 class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
-    """Base class of agents: behaviour in an environment, with `train`, `restore`, `eval` and more.
+    """Base class of all agents, with `train`, `restore`, `eval` and more.
 
-    An agent is frozen: assigning to an attribute raises once its constructor has run. Agents of one
-    class with equal environments, parameters and configurations are equal and share compiled
-    programs. These are kept while any such agent is alive, or while they are among the eight used most
-    recently. Agents that contain user code, such as an environment or a hook, compile their own. An
-    agent holds no learned parameters: they are in the `Runner`, which `train` takes and returns. For
-    convenience, the agent remembers the last one.
+    An agent is frozen: assigning to an attribute raises an error. Agents of one class with equal
+    environments, parameters and configurations are equal and share compiled programs. These are kept
+    while any such agent is alive, or while they are among the eight most recently used. Agents that
+    contain user code, such as an environment or a hook, compile their own. An agent holds no learned
+    parameters: they are in the `Runner` that `train` takes and returns. For convenience, the agent
+    remembers the last one.
 
     Each family of agents implements the hooks of
     [`Behaviour`][jaxagents.engine.behaviour.Behaviour]; its
     [`Program`][jaxagents.engine.program.Program] calls them.
 
     Attributes:
-        env: The environment, as given.
+        env: The environment, as passed to the constructor.
         env_params: The environment's parameters.
         config: The static configuration.
         eval_during_training: Whether the agent is evaluated during training.
@@ -77,9 +77,9 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         episodes: The environment with its time limit and resets.
         data: Arrays that updates read but never change, such as a dataset. Compiled programs take them
             as arguments and depend only on their shapes.
-        split_fields: Fields of a runner that are split over the devices of a mesh along their first
+        split_fields: Fields of a runner that are split across the devices of a mesh along their first
             axis, the environments.
-        collects_at_start: Whether making a runner plays steps in the environment, such as a warm-up.
+        collects_at_start: Whether creating a runner takes environment steps, such as a warm-up.
     """
 
     _last: LastRun[RunnerT]
@@ -101,16 +101,16 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
         Outside `jax.jit` and `jax.vmap`, it shows progress, writes checkpoints and logs, returns the
         results so far on Ctrl-C, and leaves the agent ready for
-        [`eval`][jaxagents.agents.agent.Agent.eval]. Inside them it is pure and does none of that.
-        Inside `jax.jit` the learned parameters are the same, but the metrics may be rounded differently.
+        [`eval`][jaxagents.agents.agent.Agent.eval]. Inside them it is pure and does none of this.
+        Inside `jax.jit` the learned parameters are the same, but metrics may be rounded differently.
 
         Args:
             rng: Random key of a fresh run, or an integer seed for `jax.random.key`. Ignored when
                 continuing from a runner.
-            hyperparams: Hyperparameters; `None` takes the defaults, or keeps the runner's.
-            runner: The runner to continue from. Its arrays are used in this agent's networks and
-                optimizers. If it is at the end of the run that the agent remembers, its metrics
-                continue too, even with other hyperparameters.
+            hyperparams: Hyperparameters; `None` uses the defaults, or keeps the runner's.
+            runner: The runner to continue from. Its arrays are loaded into this agent's networks and
+                optimizers. If it is the last runner that the agent remembers, the metrics continue
+                too, even with different hyperparameters.
             n_steps: Number of updates; `config.n_steps` by default.
             progress: Whether to show progress: by default, only outside `jit` and `vmap`. Inside them,
                 `True` shows a jax-tqdm bar (single device only).
@@ -118,7 +118,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             mesh: Devices that share the run, such as
                 [`make_mesh()`][jaxagents.sharding.make_mesh]: environments are split along the axis
                 `"data"`. Not inside `jit` or `vmap`.
-            callbacks: Watch the run and may end it: each a
+            callbacks: Watch the run and may stop it: each is a
                 [`Callback`][jaxagents.callbacks.Callback], or a function of a
                 [`Progress`][jaxagents.callbacks.Progress], called after each evaluation. Not inside
                 `jit` or `vmap`.
@@ -132,8 +132,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         Raises:
             TypeError: An argument has the wrong type.
             ValueError: A hyperparameter is out of range or an array, there are several random keys, the
-                runner is used up or belongs to another agent, or the devices of the mesh cannot share
-                the work equally.
+                runner was donated to `advance` or belongs to a different agent, or the devices of the
+                mesh cannot share the work equally.
             FileExistsError: The checkpoint folder holds checkpoints of later updates.
         """
         n_steps = positive("n_steps", self.config.n_steps if n_steps is None else n_steps)
@@ -202,26 +202,26 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         mesh: Mesh | None = None,
         callbacks: Sequence[Callback | Callable[[Progress], bool | None]] = (),
     ) -> RunResult[RunnerT]:
-        """Trains until `config.n_steps` updates are done, from the last checkpoint if there is one.
+        """Trains up to a total of `config.n_steps` updates, from the last checkpoint if there is one.
 
-        You can restart the same script until its run is complete. Needs `restore_agent=True` in the
+        You can rerun the same script until its run is complete. Needs `restore_agent=True` in the
         configuration.
 
         Args:
             rng: Random key or seed, as for a fresh run. If there are checkpoints, it must be the one
                 that their run started with.
-            hyperparams: Hyperparameters; `None` takes the defaults, or those of the checkpoint.
+            hyperparams: Hyperparameters; `None` uses the checkpoint's, or else the defaults.
             progress: Whether to show progress.
             loggers: Receive the mean metrics of each evaluation point.
             mesh: Devices that share the run; their number may change between runs.
-            callbacks: Watch the run and may end it; see `train`.
+            callbacks: Watch the run and may stop it; see `train`.
 
         Returns:
             The final runner, and the metrics of the whole run.
 
         Raises:
-            ValueError: There is no `checkpoint_dir`, or its run started with another random key; or
-                see `train`.
+            ValueError: There is no `checkpoint_dir`, or its run started with a different random key;
+                or see `train`.
         """
         progress = flag("progress", progress)
         if self.config.checkpoint_dir is None:
@@ -251,26 +251,26 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     ) -> SweepResult:
         """Trains every seed with every set of hyperparameters, over all cores or accelerators.
 
-        On a CPU, each member is bit for bit the run that `train` makes alone.
+        On a CPU, each member is bit-for-bit identical to a single run of `train`.
 
-        With a `checkpoint_dir` in the configuration, the sweep writes checkpoints and metrics into its
-        subfolder `sweep`. With `restore_agent=True` it continues from the last checkpoint, if there is
-        one, as `resume` does for a single run.
+        With a `checkpoint_dir` in the configuration, the sweep writes checkpoints and metrics to its
+        subfolder `sweep`. With `restore_agent=True`, it continues from the last checkpoint, if there
+        is one, as `resume` does for a single run.
 
         Args:
             rngs: Random keys with a leading axis of seeds, or a sequence of integers, such as `[0, 1]`.
             hyperparams: Hyperparameters whose array leaves share a leading axis of sets; scalar leaves
-                apply to all sets. `None` takes the defaults, as one set.
+                apply to all sets. `None` uses the defaults, as one set.
             n_steps: Total number of updates; `config.n_steps` by default.
             progress: Whether to show progress.
-            callbacks: Watch all members at once and may end the sweep; see `train`.
+            callbacks: Watch all members at once and may stop the sweep; see `train`.
 
         Returns:
             Runners and metrics with leading axes `(n_sets, n_seeds)`, and the best set.
 
         Raises:
             ValueError: The leading axes do not match, a value is out of range, or the checkpoints
-                belong to other seeds, sets, or another agent.
+                belong to different seeds, sets or agents.
             FileExistsError: There are checkpoints, but `restore_agent` is not set; or another process
                 is writing to the folder.
         """
@@ -294,7 +294,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         *,
         strict: bool = True,
     ) -> RunResult[RunnerT]:
-        """Reads a checkpoint of `config.checkpoint_dir` and leaves the agent ready for `eval`.
+        """Loads a checkpoint from `config.checkpoint_dir`, which makes the agent ready for `eval`.
 
         To continue training from there, call `agent.train(runner=runner)`.
 
@@ -304,9 +304,9 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 the highest mean return. Only with `"best"`.
             hyperparams: Hyperparameters with the same structure as the saved ones; only needed for
                 custom types.
-            strict: Whether to reject a checkpoint whose networks have the same arrays but compute
-                something else, for example with another activation, or that was made with other
-                environment parameters. `False` only warns of the difference.
+            strict: Whether to reject a checkpoint whose networks have the same arrays but a different
+                computation, such as another activation, or that was trained with different environment
+                parameters. `False` only warns.
 
         Returns:
             The runner, and the history of metrics up to it.
@@ -314,7 +314,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         Raises:
             TypeError: `mode`, `best_fn` or `strict` has the wrong type.
             FileNotFoundError: There is no checkpoint, or none at that step.
-            ValueError: The checkpoint belongs to another agent, environment or network.
+            ValueError: The checkpoint belongs to a different agent, environment or network.
         """
         if isinstance(mode, bool) or not (isinstance(mode, str) or hasattr(mode, "__index__")):
             raise TypeError(
@@ -335,8 +335,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     ) -> Replay:
         """Replays part of a run from the nearest checkpoint, update by update.
 
-        Runs are bit for bit reproducible on the same machine, so this shows what happened. The run that
-        the agent remembers stays as it is.
+        Runs are bit-for-bit reproducible on the same machine, so this shows exactly what happened. The
+        run that the agent remembers is unchanged.
 
         ```python
         stretch = agent.replay(1200, n_updates=50)
@@ -350,11 +350,11 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 custom types.
 
         Returns:
-            The runner, the metrics of each update, and the update at which numbers became non-finite.
+            The runner, the metrics of each update, and the update at which values became non-finite.
 
         Raises:
             FileNotFoundError: There is no checkpoint at `step` or earlier.
-            ValueError: The checkpoints lack their replay buffers, or belong to another agent.
+            ValueError: The checkpoints lack their replay buffers, or belong to a different agent.
         """
         step, n_updates = not_negative("step", step), positive("n_updates", n_updates)
         return replay(self, step, n_updates, self._hyperparams(hyperparams))
@@ -366,8 +366,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         Args:
             rng: Random key or seed.
             n_evals: Number of episodes.
-            deterministic: Whether to take greedy actions instead of sampling them (in DQN and its
-                variants, epsilon-greedily).
+            deterministic: Whether to take greedy actions, instead of sampling them (epsilon-greedily
+                in DQN and its variants).
 
         Returns:
             `returns` (NaN where observations or rewards were non-finite) and `final_rewards`
@@ -376,7 +376,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
         Raises:
             TypeError: `n_evals` is not an integer, or `deterministic` not a boolean.
-            ValueError: `n_evals` is not positive, or `advance` has used up the agent's runner.
+            ValueError: `n_evals` is not positive, or the agent's runner was donated to `advance`.
             RuntimeError: The agent has not been trained.
         """
         n_evals, deterministic = positive("n_evals", n_evals), flag("deterministic", deterministic)
@@ -397,10 +397,10 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         fps: float | int | None = None,
         runner: RunnerT | None = None,
     ) -> UInt8[np.ndarray, "time height width 3"]:
-        """Records a video of an episode of the trained or restored agent.
+        """Records a video of one episode of the trained or restored agent.
 
-        This is the episode that `eval(rng, n_evals=1)` plays. The environment's
-        [`render`][jaxagents.envs.Environment.render] then draws its states.
+        It is the episode that `eval(rng, n_evals=1)` plays, drawn by the environment's
+        [`render`][jaxagents.envs.Environment.render].
 
         ```python
         agent.render_episode(0, "episode.gif")
@@ -414,20 +414,20 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             deterministic: Whether to take greedy actions, as in `eval`.
             fps: Steps per second of video; by default the environment's `render_fps`. Above 50, a GIF
                 drops frames to keep its speed.
-            runner: The runner that plays instead of the trained or restored one, such as that of a
+            runner: The runner to use instead of the trained or restored one, for example from a
                 [`replay`][jaxagents.agents.agent.Agent.replay].
 
         Returns:
-            RGB frames (uint8): the initial state, then one frame per step. Notebooks play them.
+            RGB frames (uint8): the initial state, then one per step. Notebooks show them as a video.
 
         Raises:
             NotImplementedError: The environment cannot render.
             TypeError: `deterministic` is not a boolean, or `runner` not a runner of such an agent.
-            ValueError: `path` has another extension, a number is not positive, or the runner is used up
-                or does not fit, such as a stack of several seeds.
+            ValueError: `path` has an unsupported extension, a number is not positive, or the runner was
+                donated to `advance` or does not fit, such as a stack of several seeds.
             FileExistsError: The file exists.
             FileNotFoundError: The folder does not exist.
-            ImportError: A library is not installed.
+            ImportError: A library for drawing or for videos is not installed.
             RuntimeError: The agent has not been trained, and no runner is given.
         """
         deterministic, env = flag("deterministic", deterministic), self.episodes.env
@@ -461,7 +461,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             path: The file, such as `policy.safetensors`.
 
         Raises:
-            ValueError: The file has another extension, or `advance` has used up the agent's runner.
+            ValueError: The extension is not `.safetensors`, or the agent's runner was donated to
+                `advance`.
             FileExistsError: The file exists.
             FileNotFoundError: The folder does not exist.
             ImportError: safetensors is not installed.
@@ -499,7 +500,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     def collect_training(
         self, runner: RunnerT, metrics: Metrics, previous_training_max_step: int | None = None
     ) -> None:
-        """Makes the agent remember a runner and its metrics, as `train` does outside `jit`.
+        """Stores a runner and its metrics in the agent, as `train` does outside `jit`.
 
         Args:
             runner: Runner of a single run (not a stack of several).
@@ -515,7 +516,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     def select(
         self, trainings: tuple[RunnerT, Metrics] | SweepResult, *index: int
     ) -> RunResult[RunnerT]:
-        """Selects one run out of many, and makes the agent remember it.
+        """Selects one of several runs, and stores it in the agent.
 
         ```python
         result = agent.sweep(keys, sets)
@@ -533,7 +534,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
         Raises:
             TypeError: The first argument is not a tuple of runners and metrics.
-            IndexError: There is no such run, or the number of positions is not the number of axes.
+            IndexError: There is no such run, or the number of positions differs from the number of axes.
         """
         runner, metrics = select_run(trainings, index)
         self.collect_training(runner, metrics)
@@ -546,7 +547,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
     @property
     def training_runner(self) -> RunnerT | None:
-        """The last runner."""
+        """The runner of the last run; `None` before any run."""
         return self._last.runner
 
     @property
@@ -567,11 +568,11 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         return None if metrics is None else metrics["update_step"]
 
     def start(self, rng: Seed, hyperparams: HyperparametersT | None = None) -> RunnerT:
-        """Makes a fresh runner.
+        """Creates a fresh runner.
 
         Args:
             rng: Random key or seed.
-            hyperparams: Hyperparameters; `None` takes the defaults.
+            hyperparams: Hyperparameters; `None` uses the defaults.
 
         Returns:
             The runner before any update.
@@ -594,29 +595,29 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             The runner with the new hyperparameters.
 
         Raises:
-            TypeError: The runner or the hyperparameters belong to another class of agents.
-            ValueError: The runner is used up or does not fit, or a hyperparameter is out of range or an
-                array.
+            TypeError: The runner or the hyperparameters belong to a different agent class.
+            ValueError: The runner was donated to `advance` or does not fit, or a hyperparameter is out
+                of range or an array.
         """
         hyperparams = self._hyperparams(hyperparams)
         with check_fits_on_error(self, runner):
             return _executor_of(self).restart(runner, hyperparams)
 
     def advance(self, runner: RunnerT, n_updates: ArrayLike) -> RunnerT:
-        """Makes updates, donating the arrays of the given runner.
+        """Runs a number of updates.
 
         Args:
             runner: Any runner. Its arrays are donated: continue with the returned runner, or pass a
                 copy, `jax.tree.map(jnp.copy, runner)`. Anything that a checkpoint left out, as with
                 `checkpoint_buffer=False`, is recreated, as in `train`.
-            n_updates: Number of updates. Other numbers compile nothing new.
+            n_updates: Number of updates; changing it does not recompile.
 
         Returns:
             The runner after the updates.
 
         Raises:
-            TypeError: The runner belongs to another class of agents, or `n_updates` is not an integer.
-            ValueError: The runner is used up or does not fit, or `n_updates` is negative.
+            TypeError: The runner belongs to a different agent class, or `n_updates` is not an integer.
+            ValueError: The runner was already donated or does not fit, or `n_updates` is negative.
         """
         if not isinstance(n_updates, jax.Array):
             not_negative("n_updates", cast(SupportsIndex, n_updates))
@@ -631,11 +632,11 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
         Returns:
             The update step, the losses of the last update and, if `eval_during_training`, the
-            outcomes of `config.n_evals` greedy episodes.
+            metrics of `config.n_evals` greedy episodes.
 
         Raises:
-            TypeError: The runner belongs to another class of agents.
-            ValueError: The runner is used up, or does not fit.
+            TypeError: The runner belongs to a different agent class.
+            ValueError: The runner was donated to `advance`, or does not fit.
         """
         with check_fits_on_error(self, runner):
             return _executor_of(self).evaluate(runner)
@@ -671,7 +672,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         Args:
             rng: Random key.
             envstate: State of the environment.
-            actions: One action (of all actors).
+            actions: One action (per actor).
 
         Returns:
             A new random key, the next observation, state, reward, whether the episode ended, and the

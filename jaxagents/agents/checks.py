@@ -13,7 +13,7 @@ from jaxagents.learners.learner import Learner
 
 
 def check_hooks_of_others(agent: type, learner: type[Learner]) -> None:
-    """Raises if an agent around a learner defines a hook of the learner, or of agents such as PPO.
+    """Raises if an agent with a learner defines a hook of the learner, or of agents such as PPO.
 
     Args:
         agent: The agent's class.
@@ -73,7 +73,7 @@ def check_single(obs: PyTree, expected: PyTree) -> None:
         expected: One observation, as shapes.
 
     Raises:
-        ValueError: All arrays have further axes before their own.
+        ValueError: All arrays have extra leading axes.
     """
     if jax.tree.structure(obs) != jax.tree.structure(expected):
         return
@@ -96,7 +96,7 @@ def _is_batch(shape: tuple[int, ...], of_one: tuple[int, ...]) -> bool:
 def check_observation_on_error(
     obs: PyTree, expected: PyTree, batches: bool = False, method: str = "policy"
 ) -> Iterator[None]:
-    """If a method fails because its argument is not an observation, raises an error that says so.
+    """Raises a clear error if a method fails because its argument is not an observation.
 
     Args:
         obs: The argument.

@@ -1,4 +1,4 @@
-"""Rollouts: their data, and how they are collected with an agent's hooks."""
+"""Rollouts: their data, and collecting them with an agent's hooks."""
 
 import functools
 import math
@@ -48,12 +48,12 @@ class Transition(NamedTuple):
         truncated: Whether the episode was truncated after this step.
         next_value: Value of `next_obs`.
         advantage: Advantage of `action`.
-        target: Return that the critic is fitted to.
+        target: Return that the critic learns.
         carry: Memory of the policy before the step; `()` if it has none.
         critic_carry: Memory of the critic before the step, once values are known; `()` if it has none.
         info: The entries of the environment's info named in the configuration's `final_info` and
             `summed_info`.
-        extra: Additional arrays of a subclass by name, such as its own rewards.
+        extra: Additional arrays of a subclass, by name, such as its own rewards.
     """
 
     obs: PyTree
@@ -82,7 +82,7 @@ class AdvantageInput(NamedTuple):
         next_value: Value of the true successor, before any reset.
         terminated: Whether the successor is terminal.
         gamma: Discount.
-        gae_lambda: Weight of the trace.
+        gae_lambda: Trace decay.
     """
 
     reward: Array
@@ -100,7 +100,7 @@ class ReturnInput(NamedTuple):
         reward: Reward received.
         discount: Discount, zero where the successor is terminal.
         next_value: Value of the true successor, before any reset.
-        gae_lambda: Weight of the trace.
+        gae_lambda: Trace decay.
     """
 
     reward: Array
@@ -142,7 +142,7 @@ def to_learn_from(traj: Transition, carry: PyTree) -> PyTree:
 def starts(over: Bool[Array, "time environments"]) -> Bool[Array, "time environments"]:
     """Whether an episode starts at each step of a rollout, given whether one ends after each step.
 
-    The memory is reset before such a step. The first step continues from the runner's memory.
+    The memory is reset before these steps. The first step continues from the runner's memory.
     """
     return jnp.concatenate([jnp.zeros_like(over[:1]), over[:-1]])
 
@@ -151,7 +151,7 @@ def outputs_of(network: TrainState, inputs: PyTree) -> PyTree:
     """The outputs of a network for a minibatch.
 
     Args:
-        network: State of its training.
+        network: Its train state.
         inputs: Sequences, with a leading axis, for a network with a memory; samples otherwise.
 
     Returns:
@@ -234,7 +234,7 @@ class HooksDistribution(ops.Distribution):
     """The distribution of actions defined by an agent's hooks, one per method.
 
     Attributes:
-        network: State of the actor's training.
+        network: Train state of the actor.
         obs: One observation.
         agent: The agent (static).
     """
@@ -269,7 +269,7 @@ def distribution_at(
 
     Args:
         agent: The agent.
-        actor: State of the actor's training.
+        actor: Train state of the actor.
         carry: The memory; `()` if the actor has none.
         obs: The observation.
 
@@ -320,7 +320,7 @@ def collect(
 
     Raises:
         TypeError: `_rollout_environment` does not return an environment.
-        ValueError: Its states or observations differ in structure from those of the agent's own.
+        ValueError: Its states or observations differ in structure from the agent's own environment.
     """
     next_rng, rng, rngs_of_epochs = keys_of_update(agent.config, runner.rng)
     actor = runner.actor_training
@@ -366,7 +366,7 @@ def drawing(agent: "OnPolicyBase", actor: TrainState) -> tuple[Callable, Callabl
 
     Args:
         agent: The agent.
-        actor: State of the actor's training.
+        actor: Train state of the actor.
 
     Returns:
         A function that maps a random key and a shape to an array of draws, and one that maps a draw, a
@@ -390,7 +390,7 @@ def drawing(agent: "OnPolicyBase", actor: TrainState) -> tuple[Callable, Callabl
 
 
 def collection_on_host(agent: "OnPolicyBase") -> HostCollection:
-    """How an agent plays and learns if environments are stepped on the host.
+    """Defines how an agent acts and learns if environments are stepped on the host.
 
     Args:
         agent: The agent.

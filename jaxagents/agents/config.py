@@ -48,37 +48,37 @@ class OnPolicyConfig(Config):
         batch_size: Number of parallel environments (elsewhere `num_envs`).
         rollout_length: Steps taken in each environment per update (elsewhere `num_steps`).
         minibatch_size: Number of environments per minibatch, which then holds `minibatch_size *
-            rollout_length` samples. Must divide `batch_size`; `None` takes all.
-        minibatches_per_epoch: Number of minibatches per epoch, in place of `minibatch_size`; it may
+            rollout_length` samples. Must divide `batch_size`; `None` uses all.
+        minibatches_per_epoch: Number of minibatches per epoch, instead of `minibatch_size`; it may
             exceed the number of environments. Must divide the number of samples, or, with a memory,
             the number of environments.
         actor_epochs: Passes over the samples for the actor.
         critic_epochs: Passes over the samples for the critic.
-        actor_network: A `flax.linen` module, or a class or function that makes one from this
-            configuration. `None` takes a default network.
-        critic_network: Like `actor_network`, for the value.
-        trunk: Like `actor_network`, a network that maps observations to features for actor and critic.
-            It is trained with the actor, on both losses. Default networks behind it are single layers.
-            `None` for no trunk: actor and critic share nothing.
+        actor_network: A `flax.linen` module, or a class or function that creates one from this
+            configuration. `None` uses a default network.
+        critic_network: Like `actor_network`, for the critic.
+        trunk: Like `actor_network`, but maps observations to features for both actor and critic. It is
+            trained with the actor, on both losses. Default networks on top of it are single layers.
+            With `None`, actor and critic share nothing.
         memory: Recurrent cell of the default networks, between their two layers: `"gru"`, `"lstm"`, or
             `"min_gru"`, whose steps are computed in parallel. `None` for no memory.
         memory_size: Number of units of the recurrent cell.
-        network_sharing: Parameters that the default networks of several actors share: `"separate"`
-            none, `"shared"` all, `"torso"` the hidden layers, so that each actor has only its own last
-            layer. A centralised critic is always one network.
-        optimizer: Any function that makes an optax optimizer, including a `functools.partial`. It
-            receives the fields of `OptimizerParams` that it accepts and that no partial fixes.
+        network_sharing: Parameters that the default networks of several actors share: none
+            (`"separate"`), all (`"shared"`), or the hidden layers (`"torso"`), so that each actor only
+            has its own last layer. A centralised critic is always one network.
+        optimizer: Any function that creates an optax optimizer, including a `functools.partial`. It
+            receives the fields of `OptimizerParams` that it accepts, unless a partial fixes them.
         channels_first: Whether images have their channels first, (channels, height, width), as in
             PyTorch; default networks then move them last. `None` assumes that they are last, and warns
             if their shape suggests otherwise.
         squash_actions: How the built-in policy keeps continuous actions within their bounds: `True`
             squashes a Gaussian with tanh, `False` clips it.
-        normalise_observations: Whether networks see observations normalised to zero mean and unit
-            variance, by running statistics stored with their parameters. Images are left as they are.
-        normalise_rewards: Whether agents learn from rewards divided by the standard deviation of
-            returns. Metrics and evaluations show the original rewards.
+        normalise_observations: Whether to normalise observations to zero mean and unit variance, with
+            running statistics stored with the networks' parameters. Images are left unchanged.
+        normalise_rewards: Whether to divide rewards by the standard deviation of returns. Metrics and
+            evaluations report the original rewards.
         normalise_values: Whether the critic learns returns normalised to zero mean and unit variance,
-            by running statistics. Advantages are computed from the original values.
+            with running statistics. Advantages are computed from the original values.
     """
 
     batch_size: int = checked(16, positive)
@@ -183,12 +183,11 @@ class OnPolicyConfig(Config):
 
 
 class PlayingHyperparameters(Hyperparameters):
-    """Base class of the hyperparameters of agents that learn by playing.
+    """Base class of the hyperparameters of agents that learn in an environment.
 
     Attributes:
-        env_params: Environment parameters by name, replacing those that the agent was made with:
-            numbers, arrays of them for `sweep` and `jax.vmap`, schedules, or functions of the update
-            step.
+        env_params: Environment parameters by name, which override the agent's own: numbers, arrays of
+            them for `sweep` and `jax.vmap`, schedules, or functions of the update step.
     """
 
     env_params: Mapping[str, Traced] = struct.field(default_factory=dict, kw_only=True)
@@ -212,15 +211,15 @@ class OnPolicyHyperparameters(PlayingHyperparameters):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LearnerAgentConfig(Config):
-    """Base class of the configurations of agents around a learner.
+    """Base class of the configurations of agents with a learner.
 
     Attributes:
-        n_steps: Number of updates that `train` makes.
+        n_steps: Number of updates in a run.
         eval_frequency: Number of updates between evaluations.
         minibatch_size: Number of transitions per gradient step.
         gradient_steps: Number of gradient steps per update.
-        normalise_observations: Whether networks see observations normalised to zero mean and unit
-            variance, by statistics stored with their parameters. Images are left as they are.
+        normalise_observations: Whether to normalise observations to zero mean and unit variance, with
+            statistics stored with the networks' parameters. Images are left unchanged.
         channels_first: Whether images have their channels first, (channels, height, width), as in
             PyTorch; default networks and `encoder` then see them last. `None` assumes that they are
             last, and warns if their shape suggests otherwise.
@@ -276,7 +275,7 @@ class LearnerAgentConfig(Config):
         return {name: getattr(self, name) for name in names if name.endswith("_network")}
 
     def amount(self, n_updates: int) -> str:
-        """Describes how many environment steps and gradient steps the updates make."""
+        """Describes how many environment steps and gradient steps the updates take."""
         total = counted(n_updates * self.gradient_steps, "gradient step")
         if self.steps_per_update:
             return f"{super().amount(n_updates)} and {total}"
@@ -286,15 +285,15 @@ class LearnerAgentConfig(Config):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class SequencesConfig(LearnerAgentConfig):
-    """Base class of configurations of agents that learn from transitions or, with a memory, sequences.
+    """Base class of the configurations of agents that learn from transitions or sequences.
 
     With a memory, a gradient step learns from `minibatch_size / sequence_length` sequences.
 
     Attributes:
         sequence_length: With a memory, number of steps per training sequence. Must divide
             `minibatch_size`.
-        burn_in: Number of steps at the start of each sequence that only warm up the memory and do not
-            contribute to the loss.
+        burn_in: Number of steps at the start of each sequence that warm up the memory, without
+            contributing to the loss.
     """
 
     sequence_length: int = checked(16, positive)
@@ -320,7 +319,7 @@ class SequencesConfig(LearnerAgentConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class OfflineAgentConfig(SequencesConfig):
-    """Base class of the configurations of agents that learn from the rewards of a dataset.
+    """Base class of the configurations of offline agents that learn from rewards.
 
     Attributes:
         normalise_rewards: Whether to multiply rewards by the length of the longest episode in the
@@ -334,8 +333,8 @@ class OfflineAgentConfig(SequencesConfig):
 class OffPolicyConfig(SequencesConfig):
     """Base class of the configurations of off-policy agents.
 
-    One update takes `rollout_length` steps in each of `batch_size` environments, stores them in the
-    replay buffer, and makes `gradient_steps` gradient steps, each on `minibatch_size` transitions
+    One update collects `rollout_length` steps in each of `batch_size` environments, stores them in the
+    replay buffer, and takes `gradient_steps` gradient steps, each on `minibatch_size` transitions
     sampled from it.
 
     Attributes:
@@ -348,8 +347,8 @@ class OffPolicyConfig(SequencesConfig):
         prioritised_replay: Whether to sample transitions in proportion to their last
             temporal-difference errors (Schaul et al., 2016, "Prioritized experience replay"), instead
             of uniformly; with a memory, sequences in proportion to the errors of their steps.
-        normalise_rewards: Whether agents learn from rewards divided by the standard deviation of
-            returns. The replay buffer, metrics and evaluations hold the original rewards.
+        normalise_rewards: Whether to divide rewards by the standard deviation of returns. The replay
+            buffer, metrics and evaluations keep the original rewards.
         checkpoint_buffer: Whether checkpoints include the replay buffer. Without it they are small, but
             a run that continues from one must first refill its buffer, which changes its results.
         buffer_on_host: Whether to keep the replay buffer in host memory, if it does not fit on the
@@ -415,16 +414,16 @@ class OffPolicyConfig(SequencesConfig):
 
 
 def annealed(config: ConfigT) -> ConfigT:
-    """A configuration with Adam and a learning rate that decays linearly to zero over `config.n_steps`.
+    """Copies a configuration, with Adam and a learning rate that decays to zero over `config.n_steps`.
 
-    A network that takes fewer gradient steps than the others, such as the policy of TD3, does not reach
-    zero.
+    The decay is linear. For a network with fewer gradient steps than the others, such as the policy of
+    TD3, the learning rate does not reach zero.
 
     Args:
         config: The configuration of an agent.
 
     Returns:
-        A copy with another optimizer.
+        A copy with a different optimizer.
 
     Raises:
         TypeError: `config` is not the configuration of an agent.

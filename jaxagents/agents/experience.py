@@ -34,7 +34,7 @@ class Experience(NamedTuple):
     """Results of steps in all environments, time first.
 
     Attributes:
-        nonfinite: Whether each environment returned non-finite numbers, per step or over all steps.
+        nonfinite: Whether each environment returned non-finite values, per step or over all steps.
         seen: The parts of transitions that statistics are computed from.
     """
 
@@ -61,7 +61,7 @@ def keys_of_update(
 ) -> UpdateKeys:
     """Splits the random keys of an update.
 
-    One split makes them all: on a CPU, a split takes about as long as a step of a small environment.
+    It splits only once: on a CPU, a split takes about as long as a step of a small environment.
 
     Args:
         config: Configuration of the agent.
@@ -173,7 +173,7 @@ def seen_of(
 def with_returns(
     config: OffPolicyConfig, runner: OffPolicyRunner, seen: dict[str, PyTree]
 ) -> OffPolicyRunner:
-    """Adds rewards to a runner's statistics of returns, if it has any."""
+    """Updates a runner's statistics of returns with rewards, if it has any."""
     if not config.normalise_rewards:
         return runner
     gamma, replicated = runner.hyperparams.gamma, config.replicated_updates
@@ -183,7 +183,7 @@ def with_returns(
 def after_observing(
     agent: "OffPolicyBase", runner: OffPolicyRunner, played: Experience
 ) -> OffPolicyRunner:
-    """Adds observations to the running statistics of a runner's networks, if they have any."""
+    """Updates the running statistics of a runner's networks with observations, if they have any."""
     if not runner.learner.observes:
         return runner
     observed = sharding.in_one_order(played.seen["observations"], agent.config.replicated_updates)

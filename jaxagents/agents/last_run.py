@@ -64,7 +64,7 @@ class LastRun(Generic[RunnerT]):
 
         Raises:
             RuntimeError: There is no run.
-            ValueError: The runner is used up.
+            ValueError: The runner was donated.
         """
         runner: Any = self.runner
         if runner is None:
@@ -99,8 +99,8 @@ class LastRun(Generic[RunnerT]):
         """The metrics to continue when training from a runner; `None` if they are not known.
 
         Raises:
-            TypeError: The runner belongs to another class of agents.
-            ValueError: The runner is used up, or the runner or the metrics do not fit the agent.
+            TypeError: The runner belongs to a different agent class.
+            ValueError: The runner was donated, or the runner or the metrics do not fit the agent.
         """
         last = self.runner
         if runner is not last:
@@ -125,7 +125,7 @@ class LastRun(Generic[RunnerT]):
 
 
 def select_run(runs: object, index: tuple[int, ...]) -> tuple[Any, Metrics]:
-    """Selects one run out of many; see `Agent.select`."""
+    """Selects one of several runs; see `Agent.select`."""
     if not isinstance(runs, tuple):
         raise TypeError(
             "select takes the result of sweep or jax.vmap(agent.train), and then indices, as in "
@@ -172,7 +172,7 @@ def fresh_runner(agent: Behaviour[Any, Any, RunnerT], hyperparams: object) -> Ru
 
     Args:
         agent: The agent.
-        hyperparams: Hyperparameters; if they have another class, the defaults are used.
+        hyperparams: Hyperparameters; if they have a different class, the defaults are used.
 
     Returns:
         The runner.
@@ -193,8 +193,8 @@ def check_fits(agent: Behaviour, runner: Any) -> None:
         runner: The runner. Fields that are `None` were left out of a checkpoint and are not compared.
 
     Raises:
-        TypeError: It is not a runner, or belongs to another family of agents.
-        ValueError: It is a stack of several, or an array is missing or has another shape; the error
+        TypeError: It is not a runner, or belongs to a different family of agents.
+        ValueError: It is a stack of several, or an array is missing or has a different shape; the error
             names the first such array.
     """
     if hasattr(runner, "update_step"):
@@ -225,7 +225,7 @@ def check_fits(agent: Behaviour, runner: Any) -> None:
 
 @contextlib.contextmanager
 def check_fits_on_error(agent: Behaviour, runner: Any) -> Iterator[None]:
-    """If a step fails because a runner does not fit the agent, raises an error that says so.
+    """Raises a clear error if a step fails because a runner does not fit the agent.
 
     Comparing all shapes before each step would often take longer than the step.
     """
@@ -238,7 +238,7 @@ def check_fits_on_error(agent: Behaviour, runner: Any) -> Iterator[None]:
 
 
 def with_networks_of(agent: Behaviour[Any, Any, RunnerT], runner: RunnerT) -> RunnerT:
-    """A runner with its own arrays, but an agent's networks and optimizers."""
+    """Loads a runner's arrays into an agent's networks and optimizers."""
     fresh: Any = fresh_runner(agent, runner.hyperparams)
     structure = jax.tree.structure(fresh.replace(info=runner.info))
     return jax.tree.unflatten(structure, jax.tree.leaves(runner))
@@ -250,7 +250,7 @@ def check_same_metrics(agent: Behaviour, earlier: Metrics, runner: Any) -> None:
     Args:
         agent: The agent.
         earlier: Metrics so far, points first.
-        runner: The runner. The metrics in its `info` are not compared: the next update renews them.
+        runner: The runner. The metrics in its `info` are not compared: the next update replaces them.
 
     Raises:
         ValueError: The evaluation differs.

@@ -1,4 +1,4 @@
-"""Base classes of agents around a learner, including those that act by values."""
+"""Base classes of agents with a learner, including value-based ones."""
 
 import math
 from collections.abc import Mapping
@@ -99,10 +99,10 @@ class Units(NamedTuple):
 class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     r"""An agent whose networks and update rule are a [`Learner`][jaxagents.learners.learner.Learner].
 
-    A learner's actions are discrete, or lie in $[-1, 1]^n$, which is scaled to the environment's bounds.
+    A learner's actions are discrete, or lie in $[-1, 1]^n$ and are rescaled to the environment's bounds.
 
     A subclass sets `_continuous_learner`, `_discrete_learner`, or both. Its base class provides the
-    batches. Its configuration and hyperparameters inherit from the learner's and are passed to it
+    batches. Its configuration and hyperparameters inherit from the learner's, which receives them
     unchanged. Hooks of the update rule are methods of the learner, not of the agent.
     """
 
@@ -219,12 +219,12 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         return learner.from_config(config, hyperparams, rng, example.replace(observations=seen))
 
     def _example(self) -> Example:
-        """Example data for making the learner, without memories."""
+        """Example data for creating the learner, without memories."""
         obs = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), self._observation)
         return Example(obs, self._units.zero, n_actions=self._units.n_actions)
 
     def _learner_config(self) -> LearnerConfig:
-        """The agent's configuration, with the default networks and encoders for its observations."""
+        """The agent's configuration, with default networks and encoders for its observations."""
         config: Any = self.config.updates()  # inherits from the learner's configuration too
         if config.memory is not None:
             cell = memory_cell(config.memory, config.memory_size)
@@ -271,7 +271,7 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
         return {name: initial_carry(x) for name, x in networks.items() if remembers(x)}
 
     def _seen(self, carry: PyTree, obs: PyTree) -> PyTree:
-        """Observations as the learner takes them: with memories, if it has any."""
+        """Observations as the learner expects them: with memories, if it has any."""
         return Remembered(carry, obs) if self.config.has_memory else obs
 
     # Checks.
@@ -331,7 +331,7 @@ class ActionValues(
     LearnerAgent[LearnerConfigT, HyperparametersT, LearnerRunnerT],
     Generic[LearnerConfigT, HyperparametersT, LearnerRunnerT, ValueLearnerT],
 ):
-    """An agent that acts by the values of discrete actions, with or without a memory."""
+    """A value-based agent for discrete actions, with or without a memory."""
 
     _discrete_learner: type[ValueLearner]
 
@@ -364,7 +364,7 @@ class ActionValues(
 
 
 def _preprocessing_for(encoder: nn.Module, path: KeyPath, part: Part) -> Part:
-    """The preprocessing of a part of an observation that a custom encoder leaves to the agent."""
+    """The preprocessing that a custom encoder leaves to the agent, for one part of an observation."""
     if isinstance(encoder, DictEncoder):
         name: Any = getattr(path[0], "key", None)
         if name not in encoder.encoders:

@@ -53,9 +53,9 @@ class ReplayHyperparameters(PlayingHyperparameters):
 
 
 class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRunner]):
-    """Collects transitions in a replay buffer on the device, and learns from samples of it.
+    """Collects transitions into a replay buffer on the device, and learns from samples.
 
-    Override `_explore` to change how it explores.
+    Override `_explore` to change exploration.
     """
 
     split_fields = ("envstate", "obs", "buffer", "received", "carry")
@@ -67,18 +67,17 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     def _explore(
         self, key: Key[Array, ""], learner: Learner, obs: PyTree, n_steps: Float[Array, ""]
     ) -> Array:
-        """Draws the actions to take in training.
+        """Draws the actions during training.
 
         Args:
             key: Random key.
             learner: The learner.
             obs: Observations of all environments; a
                 [`Remembered`][jaxagents.core.observed.Remembered] if the learner has a memory.
-            n_steps: Number of environment steps so far, over all environments, excluding those before
-                learning started.
+            n_steps: Number of environment steps since learning started, over all environments.
 
         Returns:
-            Actions of the learner, one per environment; continuous ones are clipped to [-1, 1].
+            The learner's actions, one per environment; continuous ones are clipped to [-1, 1].
         """
         return learner.sample_actions(obs, seed=key)
 
@@ -94,7 +93,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             )
 
     def checkpointed(self, runner: OffPolicyRunner) -> OffPolicyRunner:
-        """The part of a runner that checkpoints hold: all, unless `config.checkpoint_buffer` is false.
+        """The part of a runner to save in checkpoints: all, unless `config.checkpoint_buffer` is false.
 
         Args:
             runner: Any runner.
@@ -131,7 +130,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
 
     @property
     def host_collection(self) -> HostCollection:
-        """How the agent plays and learns if environments are stepped on the host; see `Behaviour`."""
+        """How the agent acts and learns if environments are stepped on the host; see `Behaviour`."""
         return replay_on_host(self)
 
     def _refill_missing(self, runner: OffPolicyRunner) -> OffPolicyRunner:
@@ -183,7 +182,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     def _learn(
         self, runner: OffPolicyRunner, rngs: Key[Array, "gradient_steps"]
     ) -> tuple[OffPolicyRunner, Info]:
-        """Makes gradient steps; also returns the means of their metrics."""
+        """Takes gradient steps; also returns the means of their metrics."""
         buffer = runner.buffer
 
         def step(carry: tuple, rng: Key[Array, ""]) -> tuple[tuple, Info]:
@@ -217,7 +216,7 @@ def gradient_step(
     rng: Key[Array, ""],
     returns: PyTree,
 ) -> tuple[tuple[LearnerT, PriorityTree | None], Info]:
-    """Makes a gradient step on a batch from the replay buffer.
+    """Takes a gradient step on a batch from the replay buffer.
 
     Args:
         agent: The agent.
@@ -249,7 +248,7 @@ def gradient_step(
 def step_on(
     agent: OffPolicyBase, learner: LearnerT, batch: Batch, returns: PyTree
 ) -> tuple[LearnerT, Info]:
-    """Makes a gradient step on a uniformly sampled batch.
+    """Takes a gradient step on a uniformly sampled batch.
 
     Args:
         agent: The agent.

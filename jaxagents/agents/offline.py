@@ -47,9 +47,9 @@ _copies: WeakKeyDictionary[Dataset, dict[Hashable, tuple["Groups", tuple]]] = We
 
 
 class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner]):
-    """Learns from random rows of a dataset on the device; the environment is only for evaluation.
+    """Learns from random rows of a dataset on the device; the environment is only used for evaluation.
 
-    The dataset is the agent's `data`. It is not part of runners or checkpoints, and seeds that are
+    The dataset is the agent's `data`. Runners and checkpoints do not contain it, and seeds that are
     trained together share it.
     """
 
@@ -66,22 +66,22 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         *,
         dataset: Dataset,
     ) -> None:
-        """Makes an agent and puts its dataset on the device.
+        """Creates an agent and copies its dataset to the device.
 
         Args:
             env: The environment in which the agent is evaluated; see
                 [`Agent`][jaxagents.agents.agent.Agent].
-            env_params: Its parameters; `None` takes `env.default_params`.
+            env_params: Its parameters; `None` uses `env.default_params`.
             config: Static configuration.
             eval_during_training: Whether the agent is evaluated at each evaluation point of
                 training.
-            dataset: Transitions with the environment's observations; tuples and dataclasses are dicts,
-                keyed by position or field name. Continuous actions lie within the dataset's
-                [`action_space`][jaxagents.data.Dataset], even if the environment has other bounds;
-                without one they are in the environment's units, with a warning if they look rescaled to
-                [-1, 1]. Agents with the same dataset share its arrays on the device, which stay there
-                as long as the dataset exists. An agent does not see later changes in place; the next
-                agent does. If several processes train together, each passes its own part.
+            dataset: Transitions with the environment's observations, in which dicts (keyed by position
+                or field name) replace tuples and dataclasses. Continuous actions are in the units of
+                the dataset's [`action_space`][jaxagents.data.Dataset], even if the environment has
+                different bounds; without one, they are assumed to be in the environment's units, with a
+                warning if they look rescaled to [-1, 1]. Agents with the same dataset share its arrays
+                on the device, which stay there as long as the dataset exists. Later in-place changes
+                affect only new agents. If several processes train together, each passes its own part.
 
         Raises:
             KeyError: The dataset lacks a key, such as `ends` to normalise rewards.
@@ -139,7 +139,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         return arrays
 
     def _units_of(self, dataset: Dataset) -> Units:
-        """The units of a dataset's actions: its own `action_space`, or else the environment's."""
+        """The units of a dataset's actions: its `action_space`, or else the environment's."""
         is_known = dataset.action_space is not None and not self._units.is_discrete
         return Units(dataset.action_space) if is_known else self._units
 
@@ -177,7 +177,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
     def _as_played(self, observations: PyTree) -> PyTree:
         """Observations in the environment's structure, with integers as floats where it has floats.
 
-        Images are left as they are.
+        Images are left unchanged.
         """
 
         def as_played(x: np.ndarray, one: jax.ShapeDtypeStruct) -> np.ndarray:
@@ -189,7 +189,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         return jax.tree.map(as_played, structured, self._observation)
 
     def _check_actions(self, dataset: Dataset, mask: PyTree) -> None:
-        """Raises unless actions lie in their space and their mask, if it allows any, allows them."""
+        """Raises unless actions lie in their space and, where the mask allows any, are allowed."""
         actions, box = np.asarray(dataset["actions"]), self._units_of(dataset).space
         space, name = self.episodes.action_space, self.episodes.env.wording.environment
         shape, known = tuple(space.shape), dataset.action_space
@@ -248,7 +248,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
     def _learn(
         self, learner: LearnerT, rngs: Key[Array, "gradient_steps groups"]
     ) -> tuple[LearnerT, Info]:
-        """Makes gradient steps; also returns the means of their metrics."""
+        """Takes gradient steps; also returns the means of their metrics."""
 
         def gradient_step(learner: LearnerT, rngs: Key[Array, "groups"]) -> tuple[LearnerT, Info]:
             learner, info = update_on(self.config, learner, self._sample(rngs))
@@ -298,7 +298,7 @@ def _digest(arrays: dict[str, PyTree]) -> tuple[int, ...]:
 
 
 def _of_all_processes(moments: PyTree) -> PyTree:
-    """Merges the moments that each process has of its part of a dataset."""
+    """Merges the moments of all processes' parts of a dataset."""
     if jax.process_count() == 1:
         return moments
     parts = processes.gathered(moments)

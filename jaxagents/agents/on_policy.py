@@ -60,7 +60,7 @@ _GIVEN_BY = {
     "_actor_loss": ("_actor_loss_input", "_actor_minibatch"),
     "_critic_loss": ("_critic_loss_input",),
 }
-"""Hooks of losses, and the hooks that make their inputs."""
+"""Hooks of losses, and the hooks that create their inputs."""
 
 
 class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
@@ -69,7 +69,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
     A subclass defines the policy with four hooks, `_sample_actions`, `_log_prob`, `_entropy` and
     `policy`, or with one, `_distribution`. Hooks take one observation; they are vmapped over time and
     environments. In a multi-agent environment their outputs have a leading `n_actors` axis. A policy
-    with a [`Recurrent`][jaxagents.networks.Recurrent] network is defined by `_distribution_of`. To
+    with a [`Recurrent`][jaxagents.networks.Recurrent] network defines `_distribution_of` instead. To
     change the update itself, rather than a loss, override `_learn`.
     """
 
@@ -102,29 +102,29 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
     @property
     def host_collection(self) -> HostCollection:
-        """How the agent plays and learns if environments are stepped on the host; see `Behaviour`."""
+        """How the agent acts and learns if environments are stepped on the host; see `Behaviour`."""
         return collection_on_host(self)
 
     def _collect(self, runner: Runner) -> tuple[Runner, Transition, Key[Array, "epochs n_groups"]]:
-        """Plays a rollout in compiled environments.
+        """Collects a rollout in compiled environments.
 
         Args:
             runner: The runner before the rollout.
 
         Returns:
-            The runner after the rollout, the rollout as it was played, shaped
-            `(time, environments, ...)`, and random keys of the epochs that learn from it.
+            The runner after the rollout, the rollout, shaped `(time, environments, ...)`, without
+            values or advantages, and random keys of the epochs that learn from it.
         """
         return collect(self, runner)
 
     def _update_from(
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
     ) -> tuple[Runner, Report]:
-        """Makes an update from a rollout in compiled environments or on the host.
+        """Performs an update from a rollout in compiled environments or on the host.
 
         Args:
             runner: The runner after the rollout.
-            traj: The rollout as it was played, shaped `(time, environments, ...)`.
+            traj: The rollout as collected, shaped `(time, environments, ...)`.
             rngs: Random keys of epochs, and of groups of environments.
 
         Returns:
@@ -186,8 +186,8 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
     ) -> tuple[Runner, Info]:
         """Learns from a rollout in epochs of minibatches, with both losses.
 
-        Override it to change the update rather than a loss. Its caller does the rest, such as updating
-        statistics of observations and reporting non-finite numbers.
+        Override it to change the update rather than a loss. Its caller does everything else, such as
+        updating statistics of observations and reporting non-finite values.
 
         Args:
             runner: The runner after the rollout.
@@ -195,7 +195,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             rngs: Random keys of epochs, and of groups of environments.
 
         Returns:
-            The runner with the trained networks, and the numbers to report, by name.
+            The runner with the trained networks, and the metrics to report, by name.
         """
         config = self.config
         actor, critic = fit(
@@ -218,7 +218,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """The distribution of actions.
 
         Args:
-            training: State of the actor's training.
+            training: Train state of the actor.
             params: Parameters of the actor to use.
             obs: One observation.
 
@@ -243,11 +243,11 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
         Args:
             rng: Random key.
-            training: State of the actor's training.
+            training: Train state of the actor.
             obs: One observation.
 
         Returns:
-            One action (of all actors).
+            One action (per actor).
         """
         return self._distribution(training, training.params, obs).sample(rng)
 
@@ -257,10 +257,10 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """Log-probability of actions.
 
         Args:
-            training: State of the actor's training.
+            training: Train state of the actor.
             params: Parameters of the actor to use.
             obs: One observation.
-            actions: One action (of all actors).
+            actions: One action (per actor).
 
         Returns:
             The log-probability (of each actor), in nats.
@@ -271,7 +271,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """Entropy of the policy.
 
         Args:
-            training: State of the actor's training.
+            training: Train state of the actor.
             obs: One observation.
 
         Returns:
@@ -283,17 +283,17 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """The greedy action: `policy(obs)` of the trained actor, or `policy(training, obs)`.
 
         Args:
-            training: State of the actor's training; the observation, if that is the only argument.
+            training: Train state of the actor; the observation, if that is the only argument.
             obs: One observation.
 
         Returns:
-            One action (of all actors). For a NumPy observation, as Gymnasium returns it, `policy(obs)`
+            One action (per actor). For a NumPy observation, as Gymnasium returns it, `policy(obs)`
                 gives an action that its `env.step` takes: a NumPy array within the space, or an `int`.
 
         Raises:
             RuntimeError: No state is given, and the agent has not been trained.
             TypeError: The policy has a memory.
-            ValueError: `obs` is a batch, or has another shape.
+            ValueError: `obs` is a batch, or has a different shape.
         """
         if obs is None:
             return self._action_as_trained(training)
@@ -311,7 +311,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """The memory of the policy at the start of an episode; `()` if it has none.
 
         Args:
-            training: State of the actor's training.
+            training: Train state of the actor.
 
         Returns:
             The memory.
@@ -324,13 +324,13 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """The action of a policy with or without a memory.
 
         Args:
-            training: State of the actor's training.
+            training: Train state of the actor.
             carry: The memory: first `initial_carry(training)`, then the one returned last.
             obs: One observation.
             rng: Random key to sample the action with; `None` takes the greedy action.
 
         Returns:
-            The new memory, and one action (of all actors).
+            The new memory, and one action (per actor).
         """
         if rng is None and not remembers(training.model_def):
             return carry, self.policy(training, obs)
@@ -343,7 +343,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """Log-probabilities of a minibatch's actions, and entropies of the policy, in nats.
 
         Args:
-            training: State of the actor's training.
+            training: Train state of the actor.
             obs: The observations that `_actor_loss` receives.
             actions: The actions, samples first.
 
@@ -374,7 +374,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """The critic's values of a minibatch.
 
         Args:
-            training: State of the critic's training.
+            training: Train state of the critic.
             obs: The observations that `_critic_loss` receives.
 
         Returns:
@@ -401,17 +401,17 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
     def _trajectory_returns(
         self, value: Float[Array, "..."], traj: ReturnInput
     ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        """One backward step of the returns that the critic is fitted to.
+        """One backward step of the returns that the critic learns.
 
-        If the episode is truncated or the rollout ends after this step, `value` is the value of the
-        true successor.
+        If the episode is truncated or the rollout ends after this step, `value` is the true
+        successor's value.
 
         Args:
             value: Return of the following step, over environments (and actors).
             traj: Reward, discount (zero at termination), value of the successor, and lambda.
 
         Returns:
-            The return of this step, twice (carried and collected).
+            The return of this step, twice: as the carry and as the output.
         """
         value = ops.lambda_return_step(value, *traj)
         return value, value
@@ -428,13 +428,13 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             traj: Reward, value, value of the true successor, termination, discount and lambda.
 
         Returns:
-            The advantage of this step, twice (carried and collected).
+            The advantage of this step, twice: as the carry and as the output.
         """
         advantage = ops.gae_step(advantage, *traj)
         return advantage, advantage
 
     def _gae_lambda(self, hyperparams: OnPolicyHyperparametersT) -> Traced:
-        """Weight of the trace in returns and advantages; 1 gives Monte-Carlo returns."""
+        """Trace decay of returns and advantages; 1 gives Monte Carlo returns."""
         return 1.0
 
     # Losses.
@@ -449,10 +449,10 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         advantage: Float[Array, "samples ..."],
         hyperparams: OnPolicyHyperparametersT,
     ) -> tuple[Float[Array, "samples ..."], Info]:
-        """The actor's losses in a minibatch.
+        """The actor's losses for a minibatch.
 
         Args:
-            training: State of the actor's training; differentiated in its `params`.
+            training: Train state of the actor; differentiated in its `params`.
             obs: Observations, samples first; sequences for a policy with a memory.
             actions: The actions taken.
             log_prob_old: Their log-probabilities under the policy that took them.
@@ -476,7 +476,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """The squared errors of the values.
 
         Args:
-            training: State of the critic's training; differentiated in its `params`.
+            training: Train state of the critic; differentiated in its `params`.
             obs: Observations of a minibatch, samples first; sequences for a critic with a memory.
             targets: Returns to estimate.
             hyperparams: Hyperparameters.
@@ -531,14 +531,14 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
     @classmethod
     def _called_alike(cls) -> tuple[str, ...]:
-        """See `Behaviour`; without hooks whose arguments come from the subclass itself."""
+        """See `Behaviour`; excludes hooks whose arguments come from the subclass itself."""
         free = {hook for hook, by in _GIVEN_BY.items() if any(is_own(cls, it) for it in by)}
         return tuple(hook for hook in super()._called_alike() if hook not in free)
 
     # Environments and networks.
 
     def _rollout_environment(self, runner: Runner) -> Environment:
-        """The environment of the next rollout; override it for one that changes during training.
+        """The environment of the next rollout; override it if the environment changes during training.
 
         Evaluations still use the agent's own environment.
 
@@ -623,7 +623,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
     @property
     def actor_training(self) -> TrainState:
-        """The actor's trained state.
+        """The trained actor.
 
         Raises:
             RuntimeError: The agent has not been trained.
@@ -632,7 +632,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
     @property
     def critic_training(self) -> TrainState:
-        """The critic's trained state; behind a trunk, without an optimizer.
+        """The trained critic; with a trunk, it has no optimizer.
 
         Raises:
             RuntimeError: The agent has not been trained.

@@ -148,7 +148,7 @@ def _check_axes_of_images(agent: OnPolicyBase, env: str) -> None:
 
 
 def as_declared(agent: OnPolicyBase, network: nn.Module, n_leading: int = 0) -> nn.Module:
-    """Puts a default network behind the preprocessing that the observation space needs.
+    """Wraps a default network in the preprocessing that the observation space needs.
 
     Args:
         agent: The agent.
@@ -156,7 +156,7 @@ def as_declared(agent: OnPolicyBase, network: nn.Module, n_leading: int = 0) -> 
         n_leading: Number of axes before those that the network of one actor sees.
 
     Returns:
-        The network, behind preprocessing if needed.
+        The network, with preprocessing if needed.
     """
     episodes, obs = agent.episodes, network_input(agent._observation)
     if episodes.n_categories is not None:
@@ -171,11 +171,11 @@ def as_declared(agent: OnPolicyBase, network: nn.Module, n_leading: int = 0) -> 
 def default_network(
     agent: OnPolicyBase, make: Callable[..., nn.Module], n_categories: int | None
 ) -> nn.Module:
-    """A default network for one actor: one layer behind a trunk, or a network that may have a memory.
+    """A default network for one actor: one layer on top of a trunk, or else a possibly recurrent one.
 
     Args:
         agent: The agent.
-        make: Makes the network from the fields `features` and `n_categories`.
+        make: Creates the network from the fields `features` and `n_categories`.
         n_categories: See [`Torso`][jaxagents.networks.Torso].
 
     Returns:
@@ -192,7 +192,7 @@ def default_network(
 
 
 def _networks_of_actors(agent: OnPolicyBase, make: Callable[..., nn.Module]) -> nn.Module:
-    """Default networks of all actors, which share parameters as `config.network_sharing` says."""
+    """Default networks of all actors; `config.network_sharing` decides which parameters they share."""
     n_categories, sharing = agent.episodes.n_categories, agent.config.network_sharing
     network = default_network(agent, make, n_categories)
     own = False

@@ -21,14 +21,14 @@ class Runner(Summarised, struct.PyTreeNode):
     """The state that an on-policy agent carries from one update to the next.
 
     Attributes:
-        actor_training: State of the actor's training.
-        critic_training: State of the critic's training.
+        actor_training: Train state of the actor.
+        critic_training: Train state of the critic.
         envstate: States of the environments, `batch_size` along the first axis.
         obs: Their current observations.
         rng: Random key.
         hyperparams: Hyperparameters.
         update_step: Number of updates made so far.
-        info: Scalars that describe the last update; empty before the first.
+        info: Scalar metrics of the last update; empty before the first.
         carry: Memories of the policy, environments first; `()` if it has none.
         received: Discounted rewards of the current episodes so far, environments first; `()` unless
             rewards are normalised.
@@ -66,13 +66,13 @@ class Runner(Summarised, struct.PyTreeNode):
 
 
 class LearnerRunner(Summarised, struct.PyTreeNode):
-    """The state that an agent around a learner carries from one update to the next.
+    """The state that an agent with a learner carries from one update to the next.
 
     Attributes:
         learner: The learner.
         rng: Random key.
         update_step: Number of updates made so far.
-        info: Scalars that describe the last update (NaN before the first).
+        info: Scalar metrics of the last update; NaN before the first.
     """
 
     learner: Any
@@ -87,7 +87,7 @@ class LearnerRunner(Summarised, struct.PyTreeNode):
 
 
 class RolloutRunner(LearnerRunner):
-    """The state that an agent whose learner learns from rollouts carries between updates.
+    """The state that an agent with a learner and rollouts carries from one update to the next.
 
     Attributes:
         envstate: States of the environments, `batch_size` along the first axis.
@@ -122,7 +122,7 @@ class OffPolicyRunner(LearnerRunner):
 
 
 def whole_critic(config: OnPolicyConfig, actor: TrainState, critic: TrainState) -> TrainState:
-    """The whole critic, from observations to values: behind the actor's trunk, if there is one."""
+    """The whole critic, from observations to values: on top of the actor's trunk, if there is one."""
     if config.trunk is None:
         return critic
     parts = {"trunk": actor.part("trunk"), "network": critic}
@@ -143,7 +143,7 @@ def observe_rewards(
     replicated: bool,
     playing: Float[Array, "time environments *actors"] | None = None,
 ) -> Any:
-    """Adds the rewards of a rollout to running statistics of returns, used to scale rewards.
+    """Updates running statistics of returns, used to scale rewards, with a rollout's rewards.
 
     Args:
         statistics: A runner, or another struct with `received`, the discounted rewards of current

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jaxagents.agents.on_policy import OnPolicyBase
 
 BackwardStep = Callable[[Any, Any], tuple[Any, Any]]
-"""Maps the following step's accumulated value and this step to the carry and the output."""
+"""Maps the next step's accumulated value and this step to the carry and the output."""
 
 _SHARE_OF_ENDS = 32
 """Usually at most one in this many steps of a rollout is the last of an episode."""
@@ -47,7 +47,7 @@ _REMEMBERED = 100
 def with_values(
     agent: "OnPolicyBase", runner: Runner, traj: Transition
 ) -> tuple[Runner, Transition]:
-    """Values a rollout with the current critic; also returns the runner with the critic's memories."""
+    """Evaluates a rollout with the current critic; also updates the critic's memories in the runner."""
     config, carry = agent.config, runner.critic_carry
     critic = whole_critic(agent.config, runner.actor_training, runner.critic_training)
     if jax.tree.leaves(traj.critic_carry):  # valued before; the runner's memories have moved on
@@ -66,10 +66,10 @@ def with_values(
 
 
 def _values_at_once(agent: "OnPolicyBase", critic: TrainState, traj: Transition) -> Transition:
-    """Values a rollout with a critic without a memory.
+    """Evaluates a rollout with a critic without a memory.
 
-    The true successor is the next observation, unless the episode or the rollout ends. A CPU values
-    only these other successors; accelerators, and devices that share environments, value all.
+    The true successor is the next observation, unless the episode or the rollout ends. A CPU evaluates
+    only the exceptions; accelerators, and devices that share environments, evaluate all successors.
     """
     values_of = functools.partial(agent._values, critic)
     few = jax.default_backend() == "cpu" and _n_sharing(agent.config) == 1
@@ -96,11 +96,11 @@ def _values_at_once(agent: "OnPolicyBase", critic: TrainState, traj: Transition)
 def _recurrent_values(
     agent: "OnPolicyBase", critic: TrainState, carry: PyTree, traj: Transition
 ) -> tuple[PyTree, Transition]:
-    """Values a rollout with a recurrent critic.
+    """Evaluates a rollout with a recurrent critic.
 
     Returns the critic's memories after the rollout, and the rollout with values and with the memories
-    before each step. A true successor is valued with the memory after the step, even if the episode
-    ends there.
+    before each step. A true successor is evaluated with the memory after the step, even if the
+    episode ends there.
     """
     over = traj.terminated | traj.truncated
 
@@ -128,7 +128,7 @@ def values_from(agent: "OnPolicyBase", outputs: Array) -> Float[Array, "samples 
 
 
 def steps_valued_at_once(config: OnPolicyConfig) -> int:
-    """Number of steps of a rollout that networks value in one batch."""
+    """Number of steps of a rollout that networks evaluate in one batch."""
     n_samples = config.rollout_length * config.batch_size // _n_sharing(config)
     n_parts = max(config.n_minibatches, fewest_parts(n_samples))
     return math.ceil(config.rollout_length / n_parts)
@@ -145,8 +145,8 @@ def _n_sharing(config: OnPolicyConfig) -> int:
 def with_advantages(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> Transition:
     """Adds advantages and targets to a rollout.
 
-    No critic learns values for actors that have left, so these are not used: the rewards that such an
-    actor still gets are summed until its episode or the rollout ends.
+    The critic learns no values for actors that have left, so their values are not used: the rewards
+    that they still get are summed until the episode or the rollout ends.
 
     Args:
         agent: The agent, whose hooks compute advantages and targets step by step.
@@ -196,7 +196,7 @@ def with_advantages(agent: "OnPolicyBase", runner: Runner, traj: Transition) -> 
 
 
 def _backward(step: BackwardStep, after: Array, inputs: Any) -> tuple[Array, Array]:
-    """Calls a hook that goes backwards through a rollout for one step, and checks its outputs."""
+    """Calls a hook for one backward step through a rollout, and checks its outputs."""
     output, expected = (
         step(after, inputs),
         "what the step before is given, and the output of this step",
@@ -214,7 +214,7 @@ def _backward(step: BackwardStep, after: Array, inputs: Any) -> tuple[Array, Arr
 
 
 def explained_variance(agent: "OnPolicyBase", traj: Transition) -> Float[Array, ""]:
-    """Share of the variance of returns that values explain, averaged over actors that played."""
+    """Fraction of the variance of returns that values explain, averaged over actors that played."""
     value, target, weights = traj.value, traj.target, playing(traj.obs)
     if agent.config.replicated_updates:
         value, target, weights = jax.tree.map(

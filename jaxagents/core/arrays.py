@@ -60,7 +60,7 @@ def with_widths_of(like: PyTree, tree: PyTree) -> PyTree:
 
     Args:
         like: A pytree with the target dtypes, as arrays or shapes.
-        tree: The pytree; returned as it is if its structure differs.
+        tree: The pytree; returned unchanged if its structure differs.
 
     Returns:
         The pytree.
@@ -76,7 +76,7 @@ def with_widths_of(like: PyTree, tree: PyTree) -> PyTree:
 
 
 def narrow(dtype: np.dtype) -> np.dtype:
-    """The 32-bit version of a 64-bit dtype; other dtypes as they are."""
+    """The 32-bit version of a 64-bit dtype; other dtypes unchanged."""
     return _NARROW.get(dtype, dtype)
 
 
@@ -86,12 +86,12 @@ def is_traced(x: PyTree) -> bool:
 
 
 def is_on_host(tree: PyTree) -> bool:
-    """Whether all leaves of a pytree are NumPy's arrays or Python's numbers."""
+    """Whether all leaves of a pytree are NumPy arrays or Python numbers."""
     return all(isinstance(x, np.ndarray | np.generic | int | float) for x in jax.tree.leaves(tree))
 
 
 def to_host(tree: PyTree) -> PyTree:
-    """A pytree of arrays as NumPy's, with an `int` in place of a single integer; unless it is traced."""
+    """Converts arrays to NumPy, and a single integer to an `int`, unless they are traced."""
 
     def convert(x: AnyArray) -> AnyArray | int:
         if is_traced(x):
@@ -221,7 +221,7 @@ def replace_rows(
 
 
 def as_int32(number: ArrayLike) -> Int[Array, ""] | np.int32:
-    """An integer of the one dtype that programs are compiled for; weak types would recompile them.
+    """Converts to the only integer dtype that programs are compiled for; weak types would recompile.
 
     Raises:
         TypeError: It is not an integer.
@@ -245,7 +245,7 @@ def of_this_process(array: AnyArray) -> np.ndarray:
 
 
 def are_equal(one: PyTree, other: PyTree) -> bool:
-    """Whether two pytrees of arrays are bit for bit the same, in this process's part of them."""
+    """Whether two pytrees of arrays are bit-for-bit identical, in this process's part of them."""
 
     def equal(x: AnyArray, y: AnyArray) -> bool:
         x, y = of_this_process(x), of_this_process(y)
@@ -311,7 +311,7 @@ def check_same_structure(
 
 
 def check_size(x: PyTree, shape: tuple[int, ...], what: str) -> None:
-    """Raises unless an output is an array of the given shape, or with a further axis of length 1.
+    """Raises unless an output is an array of the given shape, or with an extra axis of length 1.
 
     Raises:
         ValueError: It is not.
@@ -423,7 +423,7 @@ def written_in_jax(what: str, advice: str = "") -> Iterator[None]:
 
     Args:
         what: The traced code. The message also names the user's own function that failed.
-        advice: A further sentence of the message.
+        advice: An additional sentence of the message.
 
     Raises:
         TypeError: The code has an `if` on an array, or the like.

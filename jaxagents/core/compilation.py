@@ -67,7 +67,7 @@ class _Chosen:
 def quick_jit(function: Callable, **options: Any) -> Jitted:
     """`jax.jit` for a program that runs once; on a CPU it compiles faster.
 
-    The program is optimised less there, but computes bit for bit the same if it has no loops. Inside
+    The program is optimised less there, but without loops its results are bit-for-bit identical. Inside
     another program, or with `JAX_DISABLE_MOST_OPTIMIZATIONS`, this is plain `jax.jit`.
 
     Args:
@@ -95,7 +95,7 @@ def jit_in_place(function: Callable) -> Jitted:
     """`jax.jit` for a program that donates its first argument.
 
     With `jax_debug_nans` or `jax_debug_infs`, nothing is donated: JAX calls the function again to find
-    where such a number came from.
+    where such a value came from.
 
     Args:
         function: The function to compile.
@@ -130,7 +130,7 @@ def jit_by_structure(function: Callable[P, T]) -> Callable[P, T]:
 
     Programs are released once the function has been called with 16 other structures of its first
     argument; `jax.jit` would keep them as long as the function. Python numbers in the first argument
-    become arrays, so that they need no programs of their own.
+    become arrays, so that a new number does not compile a new program.
 
     Args:
         function: The function to compile.
@@ -200,7 +200,7 @@ class Programs(Generic[BehaviourT]):
 
     Equal objects share them, unless they contain user code: anything that it refers to may change, so
     each such object has its own. Shared programs are released with the last object that holds them,
-    except for the few used most recently: rebuilding an object, as in a notebook cell, then compiles
+    except for the few most recently used, so that recreating an object, as in a notebook cell, compiles
     nothing.
 
     Attributes:
@@ -235,11 +235,11 @@ class Programs(Generic[BehaviourT]):
             return behaviour in _programs
 
     def get(self, key: Hashable, compile_: Callable[[BehaviourT], T]) -> T:
-        """A program, made on first use, and again if its object has changed.
+        """A program, compiled on first use, and again if its object has changed.
 
         Args:
             key: The program's name.
-            compile_: Makes the program from the behaviour.
+            compile_: Compiles the program from the behaviour.
 
         Returns:
             The program.

@@ -25,8 +25,8 @@ def checked(default: Any, check: Check) -> Any:
     memory: Memory | None = checked(None, one_of(Memory))
     ```
 
-    A subclass that redeclares the field with another default keeps the check. `None` is not checked if
-    the type of the field allows it.
+    A subclass that redeclares the field with a different default keeps the check. `None` is not checked
+    if the field's type allows it.
 
     Args:
         default: The default.
@@ -62,7 +62,7 @@ def names(name: str, value: Any) -> tuple[str, ...]:
     """Checks a tuple of names.
 
     Raises:
-        TypeError: The value is something else, such as a string.
+        TypeError: The value is not a tuple of names, but for example a string.
     """
     given = () if isinstance(value, str) or not isinstance(value, Sequence) else tuple(value)
     if not all(isinstance(x, str) for x in given) or (value and not given):
@@ -71,10 +71,10 @@ def names(name: str, value: Any) -> tuple[str, ...]:
 
 
 def optimizer_function(name: str, value: Any) -> Callable[..., Any]:
-    """Checks a function that makes an optimizer.
+    """Checks a function that creates an optimizer.
 
     Raises:
-        TypeError: The value is something else, such as an optimizer.
+        TypeError: The value is not such a function, but for example an optimizer.
     """
     if not callable(value):
         raise TypeError(
@@ -86,7 +86,7 @@ def optimizer_function(name: str, value: Any) -> Callable[..., Any]:
 
 @functools.cache
 def _checks_of(cls: type) -> dict[str, Check]:
-    """The checks of a configuration's fields, by name, also inherited ones."""
+    """The checks of a configuration's fields, by name, including inherited ones."""
     checks = {}
     for base in reversed(cls.__mro__):
         for name, field in vars(base).get("__dataclass_fields__", {}).items():

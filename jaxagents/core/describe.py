@@ -16,7 +16,7 @@ from jaxagents.core.hyperparameters import Schedule
 def to_json(x: Any) -> Any:
     """Converts an object to JSON values; anything but numbers, lists and dicts becomes its name.
 
-    Floats of single precision keep their short decimal form. NaN becomes null, infinity `"inf"`.
+    Single-precision floats keep their short decimal form. NaN becomes null, infinity `"inf"`.
     """
     if x is None or isinstance(x, bool | int | str):
         return x

@@ -1,4 +1,4 @@
-"""Optional libraries, and the supported suites of environments."""
+"""Optional libraries, and the supported environment suites."""
 
 import importlib
 import json

@@ -14,7 +14,7 @@ from jaxagents.core.extras import require
 
 
 def folder(name: str, value: object, instead: str = "") -> Path:
-    """Converts a folder to an absolute path, which survives changes of the working directory.
+    """Converts a folder to an absolute path, independent of the working directory.
 
     Args:
         name: Name of the argument.
@@ -85,7 +85,7 @@ def with_ending(path: str | os.PathLike, endings: Collection[str]) -> Path:
         The path, with `~` expanded.
 
     Raises:
-        ValueError: It has another extension.
+        ValueError: It has a different extension.
     """
     path = Path(path).expanduser()
     if path.suffix not in endings:
@@ -103,7 +103,7 @@ class Film(NamedTuple):
 
     Attributes:
         write: Writes a frame.
-        every: Write only every n-th frame, to keep the speed.
+        every: Write only every n-th frame, to keep the playback speed.
     """
 
     write: Callable[[Frame], None]

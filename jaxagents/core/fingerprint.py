@@ -1,4 +1,4 @@
-"""Hashable keys of objects by value, and the parts of objects with user code, which may change."""
+"""Hashable keys of objects by value, and the parts of objects that contain user code."""
 
 import dataclasses
 import enum
@@ -34,8 +34,8 @@ _LIBRARIES = {
 def share_programs(*packages: str) -> None:
     """Lets equal agents and learners with code from these packages share compiled programs.
 
-    Call it for packages in which no class, function or variable changes while a process runs. Without
-    it, each agent in your own environment compiles its own programs.
+    Call it for packages whose classes, functions and variables do not change while a process runs.
+    Without it, each agent in your own environment compiles its own programs.
 
     ```python
     jaxagents.share_programs("my_environments")

@@ -28,7 +28,7 @@ class Grid(NamedTuple):
 
     @staticmethod
     def of(rngs: Key[Array, "n_seeds"], hyperparams: PyTree) -> "Grid":
-        """Makes the grid of seeds and sets.
+        """Creates the grid of seeds and sets.
 
         Args:
             rngs: Random keys.
@@ -84,7 +84,7 @@ class Grid(NamedTuple):
         return {"seeds": to_json(self.seeds), "n_sets": self.n_sets, "sets": numbers | kinds}
 
     def difference(self, notes: Mapping[str, Any]) -> str | None:
-        """How another grid differs from this one, in words.
+        """How another grid differs from this one, as text.
 
         Args:
             notes: The notes of the other grid.

@@ -1,4 +1,4 @@
-"""Checks of hooks: misspelt or former names, other arguments, wrong return values."""
+"""Checks of hooks: misspelt or former names, wrong arguments, wrong return values."""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
@@ -121,7 +121,7 @@ def check_hook_names(
 
 
 def check_hook_forms(made: object, hooks: Sequence[str]) -> None:
-    """Raises if a user's hook is not a method, or takes its arguments in another order.
+    """Raises if a user's hook is not a method, or takes its arguments in a different order.
 
     Args:
         made: A class that inherits from a class of the library, or an instance of it.

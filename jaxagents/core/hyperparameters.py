@@ -119,15 +119,15 @@ def hyperparameter(
     kw_only: bool = False,
     constant: bool = False,
 ) -> Any:
-    """A field for a traced hyperparameter, with the interval of its values.
+    """A field for a traced hyperparameter, with its valid range.
 
     Args:
         default: The default.
         low: Smallest value.
         high: Largest value.
-        infinite: Whether a value may be infinite, such as a limit.
+        infinite: Whether the value may be infinite, as for a limit.
         kw_only: Whether it is keyword-only.
-        constant: Whether it stays the same throughout a run, and so cannot be a schedule.
+        constant: Whether it must stay the same throughout a run, and so cannot be a schedule.
 
     Returns:
         The field.
@@ -147,7 +147,7 @@ class Hyperparameters(struct.PyTreeNode):
     """Environment parameters by name. Agents that learn by playing have a field with this name."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Says how a frozen instance is changed."""
+        """Makes assignments raise an error that says how to change an instance."""
         super().__init_subclass__(**kwargs)
         cls.__setattr__ = refuse_assignment
 
@@ -175,7 +175,7 @@ class Hyperparameters(struct.PyTreeNode):
         """The hyperparameters of one update, with schedules evaluated.
 
         Args:
-            update_step: Number of updates made before.
+            update_step: Number of updates so far.
 
         Returns:
             The hyperparameters.
@@ -278,8 +278,8 @@ def _steps(interval: Interval) -> Any:
 class Schedule(struct.PyTreeNode):
     """A hyperparameter as a function of the number of updates so far.
 
-    Its numbers are traced like hyperparameters: each may be swept and vmapped. Subclass it, with its
-    numbers as fields, for another kind of schedule.
+    Its numbers are traced like hyperparameters: each may be swept and vmapped. To write your own
+    schedule, subclass it, with the numbers as fields.
 
     Attributes:
         schedule_type: Class of the schedule (static), so that compiled programs distinguish schedules.
@@ -295,10 +295,10 @@ class Schedule(struct.PyTreeNode):
 
     @abc.abstractmethod
     def __call__(self, update_step: ArrayLike) -> Float[Array, ""]:
-        """The value in an update.
+        """The value at an update.
 
         Args:
-            update_step: Number of updates made before.
+            update_step: Number of updates so far.
 
         Returns:
             The value.
@@ -333,7 +333,7 @@ class _FromTo(Schedule):
     n_steps: Traced = _steps(_FROM_ONE)
 
     def _progress(self, update_step: ArrayLike) -> Float[Array, ""]:
-        """The share of `n_steps` that is done, from 0 to 1."""
+        """The fraction of `n_steps` that is done, from 0 to 1."""
         return jnp.clip(jnp.asarray(update_step, jnp.float32) / self.n_steps, 0.0, 1.0)
 
     def _between(self, share: Float[Array, ""]) -> Float[Array, ""]:
@@ -351,7 +351,7 @@ class LinearSchedule(_FromTo):
     """
 
     def __call__(self, update_step: ArrayLike) -> Float[Array, ""]:
-        """The value in an update; see `Schedule`."""
+        """The value at an update; see `Schedule`."""
         return self._between(self._progress(update_step))
 
 
@@ -367,7 +367,7 @@ class CosineSchedule(_FromTo):
     """
 
     def __call__(self, update_step: ArrayLike) -> Float[Array, ""]:
-        """The value in an update; see `Schedule`."""
+        """The value at an update; see `Schedule`."""
         return self._between(0.5 * (1.0 - jnp.cos(jnp.pi * self._progress(update_step))))
 
 
@@ -381,7 +381,7 @@ class ExponentialSchedule(_FromTo):
     """
 
     def __call__(self, update_step: ArrayLike) -> Float[Array, ""]:
-        """The value in an update; see `Schedule`."""
+        """The value at an update; see `Schedule`."""
         progress = self._progress(update_step)
         value = self.initial * (self.final / jnp.asarray(self.initial, jnp.float32)) ** progress
         return jnp.where(progress < 1.0, value, self.final)
@@ -394,7 +394,7 @@ class ExponentialSchedule(_FromTo):
 
 
 class PiecewiseSchedule(Schedule):
-    """Values at some updates, interpolated linearly or piecewise constant.
+    """A schedule through given values, piecewise linear or piecewise constant.
 
     ```python
     warm_up_and_decay = PiecewiseSchedule(
@@ -403,7 +403,7 @@ class PiecewiseSchedule(Schedule):
     ```
 
     Attributes:
-        values: The values. The first also applies before its update, and the last after its own.
+        values: The values. The first also applies before its update, and the last after its update.
         steps: The update at which each value is reached, in increasing order.
         interpolate: Whether to interpolate linearly (static), or keep each value until the next.
     """
@@ -413,7 +413,7 @@ class PiecewiseSchedule(Schedule):
     interpolate: bool = struct.field(pytree_node=False, default=True)
 
     def __call__(self, update_step: ArrayLike) -> Float[Array, ""]:
-        """The value in an update; see `Schedule`."""
+        """The value at an update; see `Schedule`."""
         step = jnp.asarray(update_step, jnp.float32)
         value = jnp.asarray(self.values[0], jnp.float32)
         for i in range(1, len(self.values)):
@@ -445,8 +445,8 @@ class PiecewiseSchedule(Schedule):
 class FunctionSchedule(Schedule):
     """A function of the update step, such as an optax schedule.
 
-    Functions passed as hyperparameters are converted to it. The function is static: another one
-    compiles programs again, checkpoints do not hold it, and only its first value is checked.
+    Functions passed as hyperparameters are converted to it. The function is static: a different one
+    recompiles programs. Checkpoints do not store it, and only its first value is checked.
 
     Attributes:
         function: Maps the number of updates made before to the value.
@@ -455,7 +455,7 @@ class FunctionSchedule(Schedule):
     function: Callable[[Any], ArrayLike] = struct.field(pytree_node=False)
 
     def __call__(self, update_step: ArrayLike) -> Float[Array, ""]:
-        """The value in an update; see `Schedule`."""
+        """The value at an update; see `Schedule`."""
         return jnp.asarray(self.function(update_step), jnp.float32)
 
     def check(self, name: str, interval: Interval | None, single: bool = False) -> None:
@@ -486,7 +486,7 @@ def values_at(tree: PyTree, update_step: ArrayLike) -> PyTree:
 
     Args:
         tree: A pytree, such as hyperparameters.
-        update_step: Number of updates made before.
+        update_step: Number of updates so far.
 
     Returns:
         The pytree with numbers in place of schedules.

@@ -51,7 +51,7 @@ class MetricDict(dict[str, Any]):
 
 
 class RunResult(NamedTuple, Generic[RunnerT]):
-    """The outcome of a run, to unpack: `runner, metrics = agent.train(0)`.
+    """The result of a run; unpack it with `runner, metrics = agent.train(0)`.
 
     Attributes:
         runner: The final runner.
@@ -120,7 +120,7 @@ def _get(point: Metrics, name: str, like: Any) -> np.ndarray:
 
 
 def mean_metrics(metrics: Metrics) -> dict[str, float]:
-    """The mean of each metric over episodes and actors, and over the episodes of each actor.
+    """The mean of each metric over episodes and actors, and of each actor over episodes.
 
     Args:
         metrics: Metrics of one evaluation point, shaped `()`, `(episodes,)` or `(episodes, n_actors)`.

@@ -1,4 +1,4 @@
-"""Advice on names that are misspelt, or known from other libraries or from 0.2.5."""
+"""Advice on names that are misspelt, or come from other libraries or version 0.2.5."""
 
 import dataclasses
 import difflib
@@ -64,7 +64,7 @@ def check_known(
         kind: The kind of thing that it should name.
         name: The given name.
         known: The known names.
-        advice: Further sentences of the message.
+        advice: Additional sentences of the message.
         error: The class of the error.
 
     Raises:
@@ -415,7 +415,7 @@ def _fields_of(dataclass: Any) -> list[str]:
 
 
 def about_arguments(error: TypeError) -> str:
-    """The fault of a constructor call with the wrong arguments.
+    """The mistake in a constructor call with the wrong arguments.
 
     Args:
         error: The error, caught where the constructor is called.

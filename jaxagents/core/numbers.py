@@ -34,7 +34,7 @@ def not_negative(name: str, value: SupportsIndex) -> int:
 
 
 def seed(name: str, value: int) -> int:
-    """Checks a seed of a random key. It has 32 bits, since JAX would ignore any others.
+    """Checks the seed of a random key, which has 32 bits: JAX would ignore more.
 
     Raises:
         TypeError: It is not an integer.
@@ -62,7 +62,7 @@ def flag(name: str, value: bool) -> bool:
     """Checks a boolean.
 
     Raises:
-        TypeError: It is something else, such as a string, which would count as true.
+        TypeError: It is not a boolean, but for example a string, which would count as true.
     """
     import numpy as np  # the command line checks its options without it
 

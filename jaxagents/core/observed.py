@@ -1,4 +1,4 @@
-"""Data beside an observation: action masks, critic states, masks of actors, memories."""
+"""Data that comes with observations: action masks, critic states, actor masks, memories."""
 
 from collections.abc import Mapping
 
@@ -25,7 +25,7 @@ class Steps(struct.PyTreeNode):
     """The concatenated steps of sequences of equal length.
 
     Attributes:
-        carry: The memories before the steps, by network, as they were when the steps were played. Only
+        carry: The memories before the steps, by network, as stored when the steps were taken. Only
             those at the start of each sequence are used; networks recompute the others.
         obs: Observations.
         first: Whether a new episode, with a fresh memory, starts at each step.

@@ -28,7 +28,7 @@ class PicklableNode(Summarised, struct.PyTreeNode):
 
     Within a process, unpickled nodes and copies have the same static objects as the original, and so
     share its compiled programs (unless hundreds of others have been pickled since). In another process,
-    unpickled nodes share them with each other, but not with nodes made there.
+    unpickled nodes share them with each other, but not with nodes created there.
 
     As with every pickle, only load files that you trust, with the same versions of Python and libraries.
     For long-term storage, use checkpoints.

@@ -1,4 +1,4 @@
-"""The report of an update: its metrics, and where numbers were non-finite."""
+"""The report of an update: its metrics, and where values were non-finite."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
@@ -16,7 +16,7 @@ OBSERVATIONS = "observations"
 
 
 def not_finite(arrays: Mapping[str, PyTree]) -> list[str]:
-    """Names of the pytrees with non-finite numbers; for observations, also the environments.
+    """Names of the pytrees with non-finite values; for observations, also the environments.
 
     Args:
         arrays: Pytrees of arrays, by description.
@@ -36,7 +36,7 @@ def not_finite(arrays: Mapping[str, PyTree]) -> list[str]:
 
 
 def finite_members(tree: PyTree) -> Bool[np.ndarray, "members"]:
-    """Whether all numbers of each member of a stack are finite, in this process's part of them.
+    """Whether all values of each member of a stack are finite, in this process's part of them.
 
     Args:
         tree: Arrays with a leading axis of members.
@@ -49,13 +49,13 @@ def finite_members(tree: PyTree) -> Bool[np.ndarray, "members"]:
 
 
 def of_environments(flags: Bool[np.ndarray, "environments"]) -> str:
-    """The indices of flagged environments, in words.
+    """The indices of flagged environments, as text.
 
     Args:
         flags: One flag per environment.
 
     Returns:
-        Words such as `" of environments [3]"`.
+        Text such as `" of environments [3]"`.
     """
     environments = np.flatnonzero(flags).tolist()
     more = f" and {len(environments) - 8} more" if len(environments) > 8 else ""
@@ -78,10 +78,10 @@ REWARDS = "rewards"
 _WATCHED = ("loss", "gradient_norm")
 
 Flags = dict[str, Bool[Array, "environments"]]
-"""Whether each environment returned non-finite numbers, by `"rewards"` and `"observations"`."""
+"""Whether each environment returned non-finite values, by `"rewards"` and `"observations"`."""
 
 FirstNonfinite = dict[str, Int[Array | np.ndarray, "*environments"]]
-"""The first update after which numbers were non-finite, by name; 0 if there was none.
+"""The first update after which values were non-finite, by name; 0 if there was none.
 
 Losses and gradient norms have one entry, rewards and observations one per environment.
 """
@@ -91,16 +91,16 @@ class Report(NamedTuple):
     """Metrics of an update, returned with the new runner.
 
     Attributes:
-        numbers: Scalars that describe the update, such as losses and gradient norms, by name.
-        nonfinite: Whether each environment returned non-finite numbers, by `"rewards"` and
-            `"observations"`; empty for agents that do not play.
+        numbers: Scalar metrics of the update, such as losses and gradient norms, by name.
+        nonfinite: Whether each environment returned non-finite values, by `"rewards"` and
+            `"observations"`; empty for agents that do not act.
     """
 
     numbers: dict[str, Array]
     nonfinite: Flags = {}  # noqa: RUF012, never changed in place
 
     def numbers_before(self) -> dict[str, Array]:
-        """The numbers before the first update, all NaN; the report may hold shapes."""
+        """The metrics before the first update, all NaN; the report may hold shapes."""
         return {name: jnp.full(x.shape, jnp.nan, x.dtype) for name, x in self.numbers.items()}
 
     def then(self, later: "Report") -> "Report":
@@ -110,7 +110,7 @@ class Report(NamedTuple):
             later: The report of the second part.
 
         Returns:
-            The numbers of both, with the second's taking precedence, and the flags of either.
+            The metrics of both (the second takes precedence), and the flags of either.
         """
         nonfinite = dict(self.nonfinite)
         for name, flags in later.nonfinite.items():
@@ -119,7 +119,7 @@ class Report(NamedTuple):
 
 
 def nonfinite_environments(given: Mapping[str, PyTree[Array]], axis: int = 0) -> Flags:
-    """Flags environments that returned non-finite numbers.
+    """Flags environments that returned non-finite values.
 
     Args:
         given: Arrays of a step or rollout, by name.
@@ -145,7 +145,7 @@ def floating(tree: PyTree[Array]) -> list[Array]:
 
 
 class Record(NamedTuple):
-    """The first updates after which numbers were non-finite, as a carry of the loop over updates.
+    """The first updates after which values were non-finite, as a carry of the loop over updates.
 
     Attributes:
         numbers: For each loss and gradient norm, sorted by name.
@@ -191,7 +191,7 @@ class Record(NamedTuple):
 
 
 def in_words(first: FirstNonfinite) -> list[str]:
-    """Describes at which updates numbers became non-finite, the earliest first.
+    """Describes at which updates values became non-finite, the earliest first.
 
     Args:
         first: The first updates, on the host or on devices.

@@ -70,16 +70,16 @@ class Dataset(rows.Sampled):
     Read it like a dict, except that its length is the number of rows and that it equals only itself. It
     is a pytree of its arrays, which are not copied.
 
-    Datasets derived from it inherit its seed; the two parts of a `split` get seeds derived from it. Use
+    Derived datasets inherit its seed; the two parts of a `split` get seeds derived from it. Use
     `Dataset({**dataset}, seed)` to choose another.
 
-    Keys with a meaning: `observations`, `actions`, `rewards`, `next_observations`, `masks` (0 where the
-    episode terminated, else 1) and `ends` (whether the row is the last of its episode, terminated or
-    truncated).
+    Keys with a special meaning: `observations`, `actions`, `rewards`, `next_observations`, `masks` (0
+    where the episode terminated, else 1) and `ends` (whether the row is the last of its episode,
+    terminated or truncated).
 
-    A dataset remembers the units of continuous actions as the box they are expressed in. The box is
-    given as `action_space`, or comes from an environment, a buffer or Minari, and carries over to
-    derived datasets and files. Agents convert actions from it. `Dataset({**dataset})` drops it.
+    A dataset records the units of continuous actions as a box, its `action_space`. The box is passed to
+    the constructor, or comes from an environment, a buffer or Minari, and carries over to derived
+    datasets and files. Agents convert actions from these units. `Dataset({**dataset})` drops them.
     """
 
     _seed: int = 0  # of datasets that JAX makes
@@ -105,7 +105,7 @@ class Dataset(rows.Sampled):
         Raises:
             TypeError: A key is not a string.
             ValueError: The lengths differ, a value is not an array (the message names the key), or
-                `action_space` differs from the actions' shape or from the space that `arrays` bring.
+                `action_space` does not match the actions' shape or the space of `arrays`.
         """
         self._arrays = rows.unflatten(rows.flatten(arrays))
         known = units.known_box(arrays)
@@ -182,7 +182,7 @@ class Dataset(rows.Sampled):
 
     @property
     def action_space(self) -> Box | None:
-        """The box that actions are expressed in; `None` if unknown or if there is none."""
+        """The box that defines the units of actions; `None` if unknown or if there is none."""
         return self._action_space
 
     @property
@@ -219,7 +219,7 @@ class Dataset(rows.Sampled):
     def split(self, fraction: float, seed: int = 0) -> tuple["Dataset", "Dataset"]:
         """Splits the rows at random.
 
-        Since that cuts episodes, `normalise_rewards` uses the returns of the whole dataset for both
+        Because a split cuts episodes, `normalise_rewards` uses the returns of the whole dataset for both
         parts, so that their rewards have the same scale.
 
         Args:
@@ -321,7 +321,7 @@ class Dataset(rows.Sampled):
             keys: Keys such as `("observations", "next_observations")`; join nested keys with slashes.
 
         Returns:
-            The normalised dataset, and the map that also normalises a policy's observations.
+            The normalised dataset, and the map, which a policy's observations need too.
 
         Raises:
             KeyError: A key is missing.
@@ -343,14 +343,14 @@ class Dataset(rows.Sampled):
     def rescale_actions(self) -> "Dataset":
         """Rescales continuous actions to [-1, 1], the range that learners expect.
 
-        Agents do this themselves; call it in your own training loop around a learner.
+        Agents do this themselves; only custom loops with a learner need it.
 
         Returns:
             The dataset with `action_space` from -1 to 1; itself if nothing needs to be rescaled, or if
             actions are integers.
 
         Raises:
-            ValueError: The box of the actions is unknown.
+            ValueError: The units of the actions are unknown.
         """
         box, actions = self._action_space, self._flat.get(units.ACTIONS)
         if box is None and actions is not None and actions.dtype.kind in "iu":
@@ -413,8 +413,8 @@ class Dataset(rows.Sampled):
             The dataset.
 
         Raises:
-            ValueError: The suffix is unknown, the arrays do not fit together, or the file declares
-                another action space.
+            ValueError: The suffix is unknown, the arrays do not fit together, or the file declares a
+                different action space.
             ImportError: HDF5 files need `jaxagents[hdf5]`.
         """
         flat, known = files.read(path), None

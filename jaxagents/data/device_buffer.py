@@ -37,14 +37,15 @@ class DeviceBuffer(struct.PyTreeNode):
     ```
 
     A loop's carry and donated arguments are written in place. In each step, add first, then sample: to
-    write after reading, XLA copies the whole buffer, unless the new transitions depend on those read.
+    write after reading, XLA copies the whole buffer, unless the new transitions depend on the sampled
+    ones.
 
     Transitions are dicts as in [`ReplayBuffer`][jaxagents.data.ReplayBuffer], with the *true* successor
     as `next_observations`, `masks` (0 where the episode terminated, else 1) and `ends` (whether the row
     is the last of its episode, terminated or truncated). Rows are ordered by time, then by environment:
     the successor in time of row `i` is row `(i + n_envs) % capacity`.
 
-    Environments may be split into groups, each of which provides an equal part of every batch, so that
+    Environments may be split into groups. Each batch takes equally many rows from every group, so that
     devices that share the groups need not exchange rows. Arrays then have a leading group axis, and row
     indices are shaped `(groups, rows per group, ...)`. Environments are assigned to groups in order, and
     batches concatenate the groups' rows in order.
@@ -59,8 +60,8 @@ class DeviceBuffer(struct.PyTreeNode):
         prioritised_length: Length of the sequences that priorities belong to; the first row has the
             priority (static).
         n_groups: Number of groups (static).
-        action_space: The box that actions are expressed in, for datasets made from the buffer; `None` if
-            unknown or if there is none (static).
+        action_space: The box that defines the units of actions, for datasets created from the buffer;
+            `None` if unknown or if there is none (static).
     """
 
     storage: PyTree
@@ -104,8 +105,8 @@ class DeviceBuffer(struct.PyTreeNode):
 
         Raises:
             ValueError: A number is not positive, `capacity` is not a multiple of `n_envs` or `n_envs`
-                not one of `n_groups`, or `capacity` is too small for `prioritised_length` rows per
-                environment.
+                not a multiple of `n_groups`, or `capacity` is too small for `prioritised_length` rows
+                per environment.
             TypeError: A size is not an integer.
         """
         capacity, n_envs = positive("capacity", capacity), positive("n_envs", n_envs)
@@ -141,7 +142,7 @@ class DeviceBuffer(struct.PyTreeNode):
     def add(self, transitions: PyTree) -> "DeviceBuffer":
         """Adds one transition per environment, overwriting the oldest once it is full.
 
-        New rows get the largest priority so far, with a `prioritised_length` once their sequence is
+        New rows get the largest priority so far; with a `prioritised_length`, once their sequence is
         complete.
 
         Args:
@@ -152,7 +153,7 @@ class DeviceBuffer(struct.PyTreeNode):
 
         Raises:
             ValueError: The structure or a shape differs; the message names the key.
-            TypeError: An array is of another kind, such as real numbers for stored integers.
+            TypeError: An array is of a different kind, such as real numbers for stored integers.
         """
         if self.n_groups > 1:
             return self._of_groups(DeviceBuffer.add, self._split(transitions), gives_buffer=True)
@@ -168,10 +169,10 @@ class DeviceBuffer(struct.PyTreeNode):
     def end_episodes(self, where: Bool[Array, "environments"]) -> "DeviceBuffer":
         """Marks the newest transition of some environments as the end of its episode.
 
-        Use it to abandon an episode and begin another.
+        Use it to abandon an episode and start a new one.
 
         Args:
-            where: Whether to do so in each environment.
+            where: Whether to do so, for each environment.
 
         Returns:
             The updated buffer.
@@ -350,7 +351,7 @@ class DeviceBuffer(struct.PyTreeNode):
         r"""Sets the priorities of rows.
 
         Args:
-            indices: Row indices. A repeated index gets any one of its priorities.
+            indices: Row indices. A repeated index gets one of its priorities.
             priorities: New priorities, non-negative and finite; in the paper
                 $p_i = (|\delta_i| + \epsilon)^\alpha$ for the temporal-difference error $\delta_i$.
 
@@ -372,7 +373,7 @@ class DeviceBuffer(struct.PyTreeNode):
         Rows are grouped by environment, in time order. The newest row of each environment is marked as
         an end, even in the middle of an episode, so that
         [`Dataset.n_step`][jaxagents.data.Dataset.n_step] does not continue in another environment.
-        Tuples and dataclasses, in observations or memories for instance, become dicts of their parts.
+        Tuples and dataclasses, as in observations or memories, become dicts of their parts.
 
         Args:
             seed: Seed for sampling from the dataset.
@@ -381,7 +382,7 @@ class DeviceBuffer(struct.PyTreeNode):
             The dataset.
 
         Raises:
-            ValueError: The buffer is a batch of buffers, as `jax.vmap` makes them.
+            ValueError: The buffer is a batch of buffers, as `jax.vmap` creates.
         """
         if jnp.ndim(self.size):
             raise ValueError(

@@ -43,7 +43,7 @@ def write(path: str | os.PathLike, flat: Mapping[str, np.ndarray]) -> None:
 
 
 def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
-    """Reads a file written by [`write`][jaxagents.data.files.write], or another of these formats.
+    """Reads a file written by [`write`][jaxagents.data.files.write], or any file in these formats.
 
     Args:
         path: The file.

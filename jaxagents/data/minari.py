@@ -18,17 +18,16 @@ def from_minari(
 ) -> Dataset:
     """Reads the transitions of a Minari dataset into memory, episode by episode.
 
-    It does not download anything: run `minari download ID` first. Dict spaces become dicts, and tuple
-    spaces dicts with the keys `"0"`, `"1"` and so on. The successor of an episode's last row is Minari's
-    last observation, so that truncated episodes can bootstrap. Actions are in the units of Minari's
-    action space, which the dataset remembers.
+    It does not download anything: run `minari download ID` first. Dict spaces become dicts; tuple
+    spaces become dicts with the keys `"0"`, `"1"` and so on. The successor of an episode's last row is
+    Minari's last observation, so that truncated episodes can bootstrap. Actions are in the units of
+    Minari's action space, which the dataset records.
 
     Args:
         dataset: Identifier of a local dataset, or a `minari.MinariDataset`, such as a filtered one.
         single_precision: Whether to convert 64-bit real numbers to 32 bits.
-        rescale_actions: Whether to rescale actions from their bounds to [-1, 1], for your own training
-            loop around a learner; see
-            [`Dataset.rescale_actions`][jaxagents.data.Dataset.rescale_actions].
+        rescale_actions: Whether to rescale actions from their bounds to [-1, 1], for a custom loop with
+            a learner; see [`Dataset.rescale_actions`][jaxagents.data.Dataset.rescale_actions].
         seed: Seed for sampling.
 
     Returns:
@@ -37,8 +36,8 @@ def from_minari(
 
     Raises:
         FileNotFoundError: There is no such dataset on this machine.
-        ValueError: The dataset is empty, its episodes do not fit together, or actions without finite
-            bounds should be rescaled.
+        ValueError: The dataset is empty, its episodes do not fit together, or `rescale_actions` is set
+            but the actions have no finite bounds.
         TypeError: A part of the dataset, such as a graph, is not an array.
         ImportError: Minari is not installed.
     """
@@ -128,21 +127,21 @@ def to_minari(
     """Writes a dataset to Minari's local folder, split into episodes.
 
     Rows must be in time order. If the last row is not an end, its episode counts as truncated. Actions
-    are converted from the dataset's units to those of `action_space`; apart from that,
+    are converted from the dataset's units to `action_space`; apart from that,
     [`from_minari`][jaxagents.data.from_minari] reads the same arrays back. Only its keys are written;
     images are stored losslessly unless `jpeg_encoding=True`.
 
-    If the units of the dataset's actions are unknown, they are assumed to be those of `action_space`,
-    with a warning if the actions may have been rescaled to [-1, 1].
+    If the units of the dataset's actions are unknown, they are assumed to match `action_space`, with a
+    warning if the actions may have been rescaled to [-1, 1].
 
     Args:
-        dataset: Transitions with the keys that `from_minari` returns.
+        dataset: Transitions, with the keys that `from_minari` returns.
         dataset_id: A new name, such as `"pendulum/expert-v0"`.
-        env: The environment of the transitions, its identifier or its specification.
+        env: The transitions' environment, its identifier or its specification.
         observation_space: Observation space; by default `env.observation_space`.
         action_space: Action space; by default `env.action_space`.
-        **metadata: Further arguments of `minari.create_dataset_from_buffers`: `author`, `author_email`,
-            `algorithm_name`, `code_permalink`, `description`, `eval_env`, and so on.
+        **metadata: Additional arguments of `minari.create_dataset_from_buffers`: `author`,
+            `author_email`, `algorithm_name`, `code_permalink`, `description`, `eval_env`, and so on.
 
     Returns:
         The `minari.MinariDataset`.

@@ -48,7 +48,7 @@ class PriorityTree(struct.PyTreeNode):
         """Sets the priorities of items.
 
         Args:
-            indices: Indices of the items. A repeated index gets any one of its priorities.
+            indices: Indices of the items. A repeated index gets one of its priorities.
             priorities: New priorities. Negative ones and NaN count as zero, and large ones are clipped
                 so that no sum can overflow.
 

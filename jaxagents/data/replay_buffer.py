@@ -25,7 +25,7 @@ class ReplayBuffer(rows.Sampled):
     ```
 
     Once it is full, new transitions overwrite the oldest. Transitions from several environments have an
-    entry `environments`, the index of the environment.
+    entry `environments`, the environment's index.
     """
 
     _action_space: Box | None = None
@@ -33,7 +33,7 @@ class ReplayBuffer(rows.Sampled):
     def __init__(
         self, flat: dict[str, np.ndarray], seed: int = 0, action_space: Box | None = None
     ) -> None:
-        """Takes ownership of arrays; use [`create`][jaxagents.data.ReplayBuffer.create] instead.
+        """Takes ownership of arrays; prefer [`create`][jaxagents.data.ReplayBuffer.create].
 
         Args:
             flat: Arrays by name, nested names joined with slashes.
@@ -88,7 +88,7 @@ class ReplayBuffer(rows.Sampled):
 
         Args:
             dataset: A [`Dataset`][jaxagents.data.Dataset] or a similar dict of arrays. Transitions added
-                later must use the same units; in your own training loop around a learner, pass
+                later must use the same units; in a custom loop with a learner, pass
                 `dataset.rescale_actions()`.
             size: Maximum number of transitions.
             seed: Seed for sampling.
@@ -122,7 +122,7 @@ class ReplayBuffer(rows.Sampled):
 
     @property
     def action_space(self) -> Box | None:
-        """The box that actions are expressed in; `None` if unknown or if there is none."""
+        """The box that defines the units of actions; `None` if unknown or if there is none."""
         return self._action_space
 
     @property
@@ -137,9 +137,9 @@ class ReplayBuffer(rows.Sampled):
             transition: A dict structured like the example.
 
         Raises:
-            ValueError: A key is missing, or a value has another shape, is not an array, or is an integer
-                outside the stored dtype's range; the message names the key.
-            TypeError: A value is of another kind, such as real numbers for stored integers.
+            ValueError: A key is missing, or a value has a different shape, is not an array, or is an
+                integer outside the stored dtype's range; the message names the key.
+            TypeError: A value is of a different kind, such as real numbers for stored integers.
         """
         values = self._columns_of(transition, "transition has", 0)
         row = self._n_added % self._capacity
@@ -154,9 +154,9 @@ class ReplayBuffer(rows.Sampled):
             transitions: A dict structured like the example, whose arrays have a leading axis.
 
         Raises:
-            ValueError: A key is missing, or an array has another shape or integers outside the stored
-                dtype's range; the message names the key.
-            TypeError: An array is of another kind.
+            ValueError: A key is missing, or an array has a different shape or integers outside the
+                stored dtype's range; the message names the key.
+            TypeError: An array is of a different kind.
         """
         values = self._columns_of(transitions, "transitions have", 1)
         n_new = rows.common_length(dict(zip(self._flat, values, strict=True)))

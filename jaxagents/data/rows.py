@@ -43,8 +43,8 @@ class Sampled:
             A nested dict of arrays with `batch_size` rows, or with leading axes as in `indx`.
 
         Raises:
-            ValueError: There are no rows yet, `batch_size` is not positive, or `indx` selects another
-                number of rows or is a scalar.
+            ValueError: There are no rows yet, `batch_size` is not positive, or `indx` is a scalar or
+                selects a different number of rows.
             IndexError: An index is out of range, or the mask has the wrong length.
             TypeError: `indx` holds neither integers nor booleans.
         """
@@ -243,7 +243,7 @@ def check_columns(user: str, keys: Sequence[str], arrays: Any, holder: str) -> N
 
     Raises:
         KeyError: A key is missing.
-        ValueError: An array has another shape.
+        ValueError: An array has a different shape.
     """
     check_has(f"{user} needs", keys, arrays, holder)
     for key in keys:

@@ -1,4 +1,4 @@
-"""Units of actions: the boxes that they are expressed in, and conversion between them."""
+"""Units of actions: the boxes that define them, and conversion between them."""
 
 import warnings
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ Bounds = Any
 
 @jax.tree_util.register_pytree_with_keys_class
 class Transitions(dict[str, PyTree]):
-    """A dict of arrays that remembers the box of its actions, for datasets and buffers made from it.
+    """A dict of arrays that records the box of its actions, for datasets and buffers created from it.
 
     Attributes:
         action_space: The box; `None` if unknown, or if actions have no finite bounds.
@@ -59,7 +59,7 @@ def box_of(space: Bounds, shape: tuple[int, ...] | None = None) -> Box | None:
         if there is no space, or if it is not a box with finite bounds and low below high everywhere.
 
     Raises:
-        ValueError: The space has another shape.
+        ValueError: The space has a different shape.
         TypeError: `space` is neither a space nor a pair.
     """
     if callable(space) or isinstance(space, str | int | float):
@@ -88,7 +88,7 @@ def box_of_arrays(
 
     Args:
         flat: Arrays by name.
-        known: The box that the arrays bring; `None` if unknown.
+        known: The box recorded with the arrays; `None` if unknown.
         space: The user's action space, or a pair of its bounds; `None` if not given.
         n_axes: Number of leading axes of each array.
 
@@ -96,7 +96,7 @@ def box_of_arrays(
         The box; `None` if there is no array of actions, or where `box_of` returns `None`.
 
     Raises:
-        ValueError: A space has another shape, or the two boxes differ.
+        ValueError: A space has a different shape, or the two boxes differ.
     """
     if not hasattr(flat.get(ACTIONS), "shape"):  # missing, or a dict of several
         return None

@@ -1,4 +1,4 @@
-"""Checks of a dataset's numbers, and statistics for scaling observations and rewards."""
+"""Checks of a dataset's values, and statistics for scaling observations and rewards."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -40,14 +40,14 @@ def check_are_numbers(arrays: Mapping[str, Any]) -> None:
 
 
 def check_values(arrays: Mapping[str, Any]) -> None:
-    """Raises if a number is non-finite, or if a mask is neither 0 nor 1.
+    """Raises if a value is non-finite, or if a mask is neither 0 nor 1.
 
     Args:
         arrays: Arrays by key, rows first, in a possibly nested dict.
 
     Raises:
         TypeError: An array does not hold numbers.
-        ValueError: There is such a number; the message names the array and counts the rows.
+        ValueError: There is such a value; the message names the array and counts the rows.
     """
     check_are_numbers(arrays)
     for name, values in rows.flatten(arrays).items():

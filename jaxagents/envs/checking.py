@@ -58,7 +58,7 @@ class EnvironmentReport(NamedTuple):
         lengths: Lengths of the episodes that ended, in steps.
         returns: Their undiscounted returns under random actions.
         truncated: Whether they were truncated rather than terminated.
-        warnings: Suspicious findings that may be intended.
+        warnings: Anything suspicious that may be intended.
     """
 
     name: str
@@ -100,7 +100,7 @@ def check_env(
     n_steps: int = 1000,
     seed: int = 0,
 ) -> EnvironmentReport:
-    """Checks an environment with random actions, before you train an agent on it.
+    """Checks an environment with random actions; run it before you train an agent.
 
     ```python
     print(jaxagents.check_env(MyEnvironment()))
@@ -116,11 +116,11 @@ def check_env(
         seed: Seed of the random keys.
 
     Returns:
-        A report. Anything suspicious that may be intended is also issued as a warning.
+        A report. Its warnings are also issued as Python warnings.
 
     Raises:
         TypeError: `env` is not an environment, or is stepped on the host.
-        ValueError: The environment has mistakes; the message lists all that were found.
+        ValueError: The environment has mistakes; the message lists them all.
     """
     n_steps = positive("n_steps", n_steps)
     episodes, draw, doubts = _traced(env, env_params, sample_action)

@@ -169,7 +169,7 @@ def mistakes_in_shapes(episodes: Episodes, action: PyTree) -> list[str]:
 
 
 def doubts_about_dtypes(env: Environment, obs: PyTree, exact: bool) -> list[str]:
-    """Warnings about dtypes of observations; unless `exact`, only about dtypes of another kind."""
+    """Warnings about dtypes of observations; unless `exact`, only about dtypes of a different kind."""
     doubts, obs = [], jax.eval_shape(in_32_bits, obs)
     for part, declared, found in _with_declared(
         env.observation_space, obs, env.wording.environment
@@ -209,8 +209,8 @@ def check_masks(episodes: Episodes) -> None:
         episodes: The environment.
 
     Raises:
-        ValueError: A mask has another shape or dtype, actions are masked that are not discrete, or
-            actors are masked though there is only one.
+        ValueError: A mask has a different shape or dtype, or it masks actions that are not discrete, or
+            the only actor.
     """
     obs, _ = jax.eval_shape(episodes.reset, jax.eval_shape(lambda: jax.random.key(0)))
     space, shape = episodes.action_space, episodes.actors_shape
@@ -315,7 +315,7 @@ def traced_step(env: Environment, action: PyTree) -> tuple[PyTree, PyTree, PyTre
 
 
 def _traced(env: Environment, method: Callable, what: str, *args: PyTree) -> PyTree:
-    """Traces a method with a random key and further arguments; returns the shapes of its outputs."""
+    """Traces a method with a random key and additional arguments; returns the shapes of its outputs."""
 
     def call(*args: PyTree) -> PyTree:
         outcome = method(*args)

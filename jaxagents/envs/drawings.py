@@ -33,7 +33,7 @@ _CHANNELS = "56B4E9 F0E442 5A5F73 D55E00 009E73 CC79A7 E69F00 785EF0 FFFFFF 0072
 
 
 def drawing_of(env: Any) -> Drawing | None:
-    """Finds the function that draws an environment: its own `render`, or one of ours.
+    """Finds the function that draws an environment: its own `render`, or a built-in one.
 
     Args:
         env: The environment.
@@ -160,7 +160,7 @@ _OF_GYMNAX: dict[str, tuple[Drawing, float]] = {
 
 
 def check_can_film(env: Environment, path: str | os.PathLike | None, fps: float | int) -> None:
-    """Raises unless videos of an environment can be made.
+    """Raises unless videos of an environment can be recorded.
 
     Args:
         env: The environment.

@@ -19,10 +19,10 @@ class Step(NamedTuple):
         obs: The true successor: the observation after the action, even at the end of an episode.
         state: The state at `obs`.
         reward: Scalar reward; with several actors one per actor, shaped `(n_actors,)`.
-        terminated: Whether the episode ended at `obs`, with no future.
-        truncated: Whether the environment cut an episode that could have continued from `obs`. A step
-            that is both counts as terminated.
-        info: Further values by name; may be empty.
+        terminated: Whether `obs` is terminal.
+        truncated: Whether the environment cut off an episode that could have continued from `obs`. A
+            step that is both counts as terminated.
+        info: Additional values by name; may be empty.
     """
 
     obs: PyTree
@@ -60,27 +60,27 @@ class Wording(NamedTuple):
 
 
 class Environment(abc.ABC):
-    """Base class of environments, whose episodes are played inside compiled programs.
+    """Base class of environments, which run inside compiled programs.
 
     A subclass defines `reset` and `step`, two pure functions of arrays, for a single environment; agents
-    vmap them over many. It does not count steps and never resets itself. Both are up to
-    [`Episodes`][jaxagents.envs.Episodes], which truncates after `max_steps` steps, or earlier if an
-    agent is configured so, and calls `reset` when an episode is over.
+    vmap them over many. It neither counts steps nor resets itself:
+    [`Episodes`][jaxagents.envs.Episodes] truncates after `max_steps` steps, or earlier if the agent's
+    configuration says so, and calls `reset` when an episode is over.
 
     Environments are values: two are equal if their class and attributes are equal. Set attributes in the
     constructor and do not change them later; an agent warns if its environment has changed.
 
     Attributes:
-        n_actors: Number of actors, a leading axis of actions and rewards; `None` for one actor without
-            such an axis.
-        action_space: Action space (of one actor), such as one from gymnax; `None` if undeclared, which
-            leaves the policy to a subclass of an agent.
+        n_actors: Number of actors, the leading axis of actions and rewards; `None` for one actor
+            without such an axis.
+        action_space: Action space (of one actor), for example from gymnax; `None` if undeclared: the
+            agent then needs a custom policy.
         observation_space: Observation space, which observations are checked against; `None` if
             undeclared.
         max_steps: The environment's own time limit, in steps per episode, if it has one.
         params: Describes the environment in checkpoints, in addition to its name.
         render_fps: Steps per second in videos of episodes.
-        on_host: Whether it is stepped on the host, so that compiled programs only know its shapes.
+        on_host: Whether it is stepped on the host; compiled programs then only know its shapes.
     """
 
     n_actors: int | None = None
@@ -113,11 +113,11 @@ class Environment(abc.ABC):
                 leading axis.
 
         Returns:
-            The outcome. Its observation and state have the structure, shapes and dtypes of `reset`'s.
+            The outcome. Its observation and state match `reset`'s in structure, shapes and dtypes.
         """
 
     def action_mask(self, state: PyTree) -> PyTree[Bool[Array, "*actors n_actions"]] | None:
-        """The actions allowed in a state; override it if some are not.
+        """The actions allowed in a state; override it if some are forbidden.
 
         Agents then observe a dict with the environment's own observation under `"observation"` and this
         mask under `"action_mask"`. An environment may also return such dicts itself.
@@ -133,8 +133,8 @@ class Environment(abc.ABC):
     def critic_state(self, state: PyTree) -> PyTree:
         """The input of a centralised critic, such as the positions of all actors.
 
-        Only [`MAPPO`][jaxagents.mappo.MAPPO] uses it. An environment may also return it in observations
-        that are dicts, under `"critic_state"`.
+        Only [`MAPPO`][jaxagents.mappo.MAPPO] uses it. An environment may also return it in dict
+        observations, under `"critic_state"`.
 
         Args:
             state: State returned by `reset` or `step`.
@@ -147,9 +147,9 @@ class Environment(abc.ABC):
     def actor_mask(self, state: PyTree) -> Bool[Array, "actors"] | None:
         """The actors still playing in a state; override it if some leave before the others.
 
-        Steps of actors that have left are masked out of on-policy losses. Such actors still choose
+        Steps of actors that have left are masked out of on-policy losses. These actors still choose
         actions until the episode ends for all, and their later rewards count towards their earlier
-        steps. An environment may also return this in observations that are dicts, under `"actor_mask"`.
+        steps. An environment may also return the mask in dict observations, under `"actor_mask"`.
 
         Args:
             state: State returned by `reset` or `step`.
@@ -164,8 +164,8 @@ class Environment(abc.ABC):
 
         Args:
             update_step: Number of updates so far; may be traced.
-            params: Parameters from the hyperparameters, which replace the environment's own, by name;
-                may be traced.
+            params: Parameters from the hyperparameters, by name, which override the environment's
+                own; may be traced.
 
         Returns:
             The environment; itself if nothing changes.
@@ -182,7 +182,7 @@ class Environment(abc.ABC):
         return self
 
     def render(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"]:
-        """Draws a state; override it for videos of episodes.
+        """Draws a state; override it to record videos.
 
         It is called on the host, outside compiled programs, and may use any library.
 

@@ -56,13 +56,13 @@ class Timestep(NamedTuple):
     """Outcome of one step.
 
     Attributes:
-        obs: Observation to act on next: the first of a new episode if this one ended.
+        obs: Observation to act on next: a new episode's first one if this episode ended.
         envstate: State at `obs`.
         reward: Reward, shaped `actors_shape`.
         terminated: Whether the environment ended the episode.
-        truncated: Whether a time limit cut the episode.
+        truncated: Whether a time limit ended the episode.
         next_obs: True successor, before any reset.
-        info: Further values from the environment, by name.
+        info: Additional values from the environment, by name.
     """
 
     obs: PyTree
@@ -168,7 +168,7 @@ class Episodes:
         return self.within(self.env.at_update(update_step, params))
 
     def within(self, env: Any) -> "Episodes":
-        """Returns the same episodes in another environment with the same kind of spaces and states.
+        """Returns the episodes with a different environment that has the same kind of spaces and states.
 
         Raises:
             TypeError: `env` is not an `Environment`.
@@ -285,7 +285,7 @@ class Episodes:
         """Starts the next episode where one is over.
 
         With few environments, a CPU skips the resets if no episode is over; with many, it resets a few
-        at a time. An accelerator would have to wait for that, so it resets all of them at every step.
+        at a time. On an accelerator, that check would stall, so it resets all of them at every step.
         """
         n_envs = len(over)
 

@@ -13,7 +13,7 @@ from jaxagents.networks.preprocessing import Part, Pixels
 from jaxagents.networks.torsos import IMAGE_NDIM
 
 _LARGEST_PIXEL = 2.0**16 - 1
-"""Larger bounds are taken for the range of a dtype rather than of pixels."""
+"""Larger bounds are assumed to be the range of a dtype, not of pixels."""
 _MOST_CHANNELS = 16
 _SMALLEST_SIDE = 8
 
@@ -21,7 +21,7 @@ _SMALLEST_SIDE = 8
 def preprocessing(
     space: Space, obs: PyTree, *, n_leading: int = 0, channels_first: bool | None = None
 ) -> tuple[Part, ...]:
-    """Tells how networks should read the observations of a space.
+    """Determines how networks should read the observations of a space.
 
     ```python
     parts = preprocessing(env.observation_space, observation)
@@ -35,9 +35,9 @@ def preprocessing(
         channels_first: Whether images have their channels first.
 
     Returns:
-        The `parts` of [`preprocess`][jaxagents.networks.preprocess]. Integers are categories. Images are
-            divided by their upper bound if they are declared to lie between 0 and a bound that networks
-            do not assume anyway (255 for integers, 1 for real numbers).
+        The `parts` of [`preprocess`][jaxagents.networks.preprocess]. Integers are categories. Images
+            are divided by the upper bound of their space if the lower bound is 0 and the upper bound
+            is not what networks assume anyway (255 for integers, 1 for real numbers).
     """
 
     def part_of(space: Space, x: jax.ShapeDtypeStruct) -> Part:
@@ -111,7 +111,7 @@ def check_channels_first(
         obs: One observation, as shapes.
         env: Name of the environment.
         is_heeded: Whether a network uses `channels_first`.
-        is_ours: Whether that network is one of the library's, which expect channels last; by default
+        is_ours: Whether that network is the library's, which expects channels last; by default
             `is_heeded`.
         n_leading: Number of leading axes that a network does not see.
 

@@ -28,8 +28,8 @@ class Opponents(Wrapper):
     env = Opponents(jaxagents.make("pgx:connect_four"), 8, play)
     ```
 
-    The game is a pgx game, or an environment whose method `against(opponent)` returns it with another
-    opponent: a function of a random key, the opponent's observation and the allowed actions.
+    The game is a pgx game, or an environment with a method `against(opponent)`, which returns it with a
+    different opponent: a function of a random key, the opponent's observation and the allowed actions.
 
     Attributes:
         n_opponents: Number of opponents.
@@ -66,7 +66,7 @@ class Opponents(Wrapper):
         return f"{self.env.name}, {self.n_opponents} opponents"
 
     def against(self, play: Play) -> "Opponents":
-        """Returns the same game with other opponents, as many as before.
+        """Returns the same game with as many different opponents.
 
         Args:
             play: Chooses the action of an opponent, as in the constructor. Inside a compiled program it

@@ -76,7 +76,7 @@ def play_episodes(
     *,
     deterministic: bool = True,
 ) -> EpisodeOutcomes:
-    """Plays episodes in parallel, on each device until its last one is over.
+    """Plays episodes in parallel, on each device until all of its episodes are over.
 
     Args:
         episodes: The environment.

@@ -64,7 +64,7 @@ class RandomParams(Wrapper):
 
         Raises:
             TypeError: The environment has no separate parameters.
-            ValueError: The drawn parameters have another structure.
+            ValueError: The drawn parameters have a different structure.
         """
         inside = as_environment(env, params)
         if not isinstance(inside, Functional) or inside.params is None:

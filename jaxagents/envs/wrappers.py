@@ -48,7 +48,7 @@ class WrapperState(NamedTuple):
 
 
 class Wrapper(Environment):
-    """Base class of wrappers, which keep the actions, rewards, masks and drawings of an environment.
+    """Base class of wrappers; by default, they keep actions, rewards, masks and rendering.
 
     Attributes:
         env: The wrapped environment.
@@ -58,7 +58,7 @@ class Wrapper(Environment):
         """Wraps an environment.
 
         Args:
-            env: Anything that an agent accepts as an environment, wrapped ones included.
+            env: Anything that an agent accepts as an environment, including wrapped ones.
             params: The environment's parameters, as for an agent.
 
         Raises:
@@ -144,7 +144,7 @@ class Wrapper(Environment):
 
 
 class FrameStack(Wrapper):
-    """Stacks the last observations, newest last.
+    """Stacks the most recent observations, newest last.
 
     ```python
     agent = PPO(FrameStack(env, 4, env_params), None, config)

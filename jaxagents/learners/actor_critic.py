@@ -22,10 +22,10 @@ from jaxagents.networks import Critic, ensemblize
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ActorCriticConfig(LearnerConfig):
-    """Static fields of actor-critic learners.
+    """Static configuration of actor-critic learners.
 
     Attributes:
-        n_critics: Number of critics, whose minimum is used (2 in the papers).
+        n_critics: Number of critics; their minimum is used (2 in the papers).
     """
 
     n_critics: int = checked(2, positive)
@@ -36,7 +36,7 @@ class ActorCriticHyperparameters(Hyperparameters):
 
     Attributes:
         gamma: Discount.
-        tau: Step size of the target networks.
+        tau: Soft-update coefficient of the target networks.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
     """
@@ -102,7 +102,7 @@ class ActorCriticLearner(Learner[ActorCriticConfigT, ActorCriticHyperparametersT
         key: Key[Array, ""],
         example: Example,
     ) -> dict[str, TrainState]:
-        """Further networks by name, in addition to the policy and the critics."""
+        """Networks besides the policy and the critics, by name."""
         return {}
 
     @classmethod
@@ -125,7 +125,7 @@ class ActorCriticLearner(Learner[ActorCriticConfigT, ActorCriticHyperparametersT
     def _fit_critics(
         self, targets: Float[Array, "batch"], batch: Batch, **kwargs: Any
     ) -> tuple[TrainState, Info]:
-        """Takes a gradient step of the critics; further arguments are passed to them."""
+        """Takes a gradient step of the critics; additional arguments are passed to them."""
         check_targets(f"{type(self).__name__}._targets", jnp.shape(targets), batch)
 
         def loss_fn(params: PyTree) -> tuple[Array, Info]:

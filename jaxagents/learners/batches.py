@@ -1,4 +1,4 @@
-"""Checks of the examples and batches given to learners, by their shapes alone."""
+"""Checks of the examples and batches passed to learners, by their shapes alone."""
 
 from collections.abc import Mapping, Sequence
 
@@ -142,7 +142,7 @@ def check_targets(
     *,
     may_be_several: bool = False,
 ) -> None:
-    """Raises unless a hook returned one target per sample; others would be broadcast by mistake.
+    """Raises unless a hook returned one target per sample, since others would be broadcast.
 
     Args:
         hook: Name of the hook.

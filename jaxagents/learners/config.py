@@ -1,4 +1,4 @@
-"""The static fields of learners, and the example data that a learner is created from."""
+"""The static configuration of learners, and the example data that they are created from."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -63,19 +63,19 @@ def flax_module(name: str, given: object) -> nn.Module:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LearnerConfig(StaticConfig):
-    """Static fields of all learners, inherited by the configurations of the agents around them.
+    """Static configuration of all learners, inherited by their agents' configurations.
 
     Attributes:
         features: Widths of the hidden layers of the default networks.
-        encoder: Module that maps observations to vectors, if they are not vectors already. Every network
-            gets its own encoder.
+        encoder: Module that maps observations to vectors, if they are not vectors already. Each network
+            has its own encoder.
         actor_network: Module that maps observations and a temperature to a distribution of actions.
             `None` uses the default network.
         critic_network: Module that replaces the default critic. Several critics return their values
             along a first axis, like an [ensemble][jaxagents.networks.ensemblize].
-        optimizer: A function that makes an optax optimizer from a learning rate.
+        optimizer: A function that creates an optax optimizer from a learning rate.
         normalise_observations: Whether to normalise observations to zero mean and unit variance with
-            running statistics, which are saved with the parameters. Images stay as they are.
+            running statistics, which are saved with the parameters. Images are left unchanged.
     """
 
     actor_optimizer: ClassVar[None] = None
@@ -151,7 +151,7 @@ class LearnerConfig(StaticConfig):
 
 
 class Example(struct.PyTreeNode):
-    """Example data from which a learner is created.
+    """Example data that a learner is created from.
 
     Attributes:
         observations: One observation, or a batch of them.

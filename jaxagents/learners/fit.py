@@ -22,11 +22,11 @@ OF_EVERY_FIT = (LOSS, GRADIENT_NORM)
 """Names of the metrics that every fit reports."""
 
 _SAMPLES_OF_A_PART = 4096
-"""The activations of this many samples, for two networks, fit into the caches of a CPU."""
+"""The activations of this many samples, for two networks, fit into a CPU's caches."""
 
 Share = Callable[[list[TrainState], list[PyTree]], tuple[list[TrainState], list[PyTree]]]
-"""Maps the states of networks and the inputs of their losses to replacements of both; gradients pass
-through it."""
+"""Maps train states and the inputs of their losses to replacements of both; gradients flow through
+it."""
 
 
 class Fit(NamedTuple):
@@ -42,10 +42,10 @@ class Fit(NamedTuple):
         kl_threshold: After an epoch with a larger mean `kl`, the network stops learning; `None` for no
             limit.
         prepare: Maps whether there is one loss per sample, and the inputs of a whole minibatch, to the
-            inputs of `loss_fn`, which may get them in parts.
+            inputs of `loss_fn`, which may receive them in parts.
         name: Name of the loss, for messages.
-        in_one_array: Whether the optimizer may get all parameters in one array.
-        params_of: Maps the parameters in the train state to those of the network.
+        in_one_array: Whether the optimizer may receive all parameters in one array.
+        params_of: Maps the train state's parameters to the network's.
     """
 
     training: TrainState
@@ -82,7 +82,7 @@ def fit(
     """Fits networks to a rollout, with one gradient step per minibatch and epoch.
 
     All networks learn from the same minibatches in one loop, which keeps several CPU cores busy.
-    Networks with fewer epochs leave the loop earlier.
+    Networks with fewer epochs stop earlier.
 
     Args:
         fits: The networks.
@@ -90,7 +90,7 @@ def fit(
             which samples are shuffled.
         n_minibatches: Number of minibatches per epoch.
         replicated: Whether each device of a mesh learns from all samples.
-        share: What the networks have in common, which then stop together; `None` for nothing.
+        share: The part that the networks share; they then stop together. `None` for nothing.
 
     Returns:
         The fitted networks.
@@ -168,7 +168,7 @@ def _as_before(given: Fit, fit: Fit, training: TrainState) -> TrainState:
 
 
 def _map_params(function: Callable[..., PyTree], params: PyTree, *opt_states: PyTree) -> PyTree:
-    """Maps those parts of optimizer states that are structured like the parameters, such as moments.
+    """Maps the parts of optimizer states that are structured like the parameters, such as moments.
 
     All other parts are taken from the last state.
     """
@@ -193,7 +193,7 @@ def _epoch(
     number: ArrayLike,
     before: list[Fitted],
 ) -> list[Fitted]:
-    """Trains the networks for one epoch; those beyond their KL threshold stay unchanged."""
+    """Trains the networks for one epoch, except those beyond their KL threshold."""
     n_groups = seeds.shape[1]
 
     def gradient_step(
@@ -247,7 +247,7 @@ def gradients(
         samples: Inputs of the losses.
         n_parts: Number of equal parts that a device processes one by one, so that they fit into caches.
         n_devices: Number of devices that share the samples.
-        share: What the networks have in common; `None` for nothing.
+        share: The part that the networks share; `None` for nothing.
 
     Returns:
         Gradients and metrics of each network.

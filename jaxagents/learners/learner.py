@@ -1,4 +1,4 @@
-"""The base class of learners, which learn from batches of transitions from any source."""
+"""The base class of learners, which learn from batches of transitions."""
 
 import functools
 import os
@@ -52,11 +52,11 @@ LearnerT = TypeVar("LearnerT", bound="Learner")
 
 
 class _MadeByCreate(type):
-    """Points to `create` if a learner's constructor is called with wrong arguments."""
+    """Suggests `create` if a learner's constructor is called with wrong arguments."""
 
     # No return type, or type checkers would lose the class of the instance.
     def __call__(cls, *args: Any, **kwargs: Any):
-        """Makes a learner from its fields."""
+        """Creates a learner from its fields."""
         try:
             return super().__call__(*args, **kwargs)
         except TypeError as error:
@@ -72,7 +72,7 @@ class _MadeByCreate(type):
 
 
 class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_MadeByCreate):
-    """Networks and the rule that updates them from batches, as a pytree.
+    """Networks and their update rule, as a pytree.
 
     ```python
     learner = SACLearner.create(0, observations, actions, gamma=0.98)
@@ -81,12 +81,12 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
     ```
 
     A subclass defines `_initial`, `_update` and `_policy`, the keys of its batches, and the classes of
-    its configuration and hyperparameters; an agent's classes inherit from the latter two. If a network
-    `critic` is [`optimized`][jaxagents.learners.optimizer.optimized], its learning rate is the
-    hyperparameter `critic_learning_rate`, if there is one; likewise for other networks.
+    its configuration and hyperparameters, which an agent's classes inherit from. If a network `critic`
+    is [`optimized`][jaxagents.learners.optimizer.optimized], its learning rate is the hyperparameter
+    `critic_learning_rate`, if there is one; likewise for other networks.
 
     Attributes:
-        config: Static fields, which compiled programs depend on; in an agent, the agent's.
+        config: Static configuration; in an agent, the agent's.
         hyperparams: Hyperparameters, possibly traced. In hooks they are numbers, without schedules.
         rng: Random key for future updates.
         n_actions: Number of discrete actions, if known (static).
@@ -129,15 +129,15 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
             seed: A 32-bit integer (64-bit with `jax_enable_x64`), or a random key.
             observations: An example observation, a batch of them, or their space.
             actions: An example action, a batch of them, or their space (from -1 to 1 if continuous).
-            **kwargs: Fields of the learner's configuration and hyperparameters; for an example of
-                discrete actions also their number `n_actions`.
+            **kwargs: Fields of the learner's configuration and hyperparameters; with an example of
+                discrete actions also `n_actions`, their number.
 
         Returns:
             The learner.
 
         Raises:
-            TypeError: A keyword is not a field, or the seed, the actions or a network are of the wrong
-                kind.
+            TypeError: A keyword is not a field, or the seed, the actions or a network have the wrong
+                type.
             ValueError: A number is out of range, observations, actions and networks do not match, or
                 learners cannot act in the action space.
         """
@@ -263,7 +263,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
 
         Args:
             observations: The observations.
-            seed: Random key; without one, actions are the mode of the distribution.
+            seed: Random key; without one, the result is the mode of the distribution.
             temperature: 0 gives the mode, 1 the learned policy.
 
         Returns:
@@ -285,10 +285,10 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
 
         Args:
             path: The file, such as `policy.safetensors`.
-            observation: An example of one observation.
+            observation: One example observation.
 
         Raises:
-            ValueError: The file has another suffix, or there are several observations.
+            ValueError: The suffix is not `.safetensors`, or there are several observations.
             FileExistsError: The file exists.
             FileNotFoundError: Its folder does not exist.
             ImportError: safetensors is not installed.
@@ -312,7 +312,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
     def observe(self, observations: PyTree) -> Self:
         """Updates the networks' running statistics of observations, if there are any (`observes`).
 
-        Call it after `update`. Agents and the training loops on the host do so.
+        Call it after `update`, as agents and the host training loops do.
 
         Args:
             observations: Observations with leading axes, or the
@@ -353,7 +353,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
             actions: The actions taken there, for networks that take them as inputs.
 
         Returns:
-            The new memory of each network whose memory comes with the observations; `()` if none does.
+            The new memory of each network with a memory in the observations; `()` if there is none.
         """
         if not isinstance(seen, Remembered):
             return ()
@@ -422,7 +422,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
 
     @classmethod
     def _with_defaults(cls, hyperparams: HyperparametersT, example: Example) -> HyperparametersT:
-        """Replaces every `None` that stands for a default by a number."""
+        """Replaces each `None` that stands for a default with a number."""
         return hyperparams
 
     @classmethod
@@ -434,10 +434,10 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
 
     @abstractmethod
     def _update(self, batch: Batch) -> tuple[Self, Info]:
-        """Makes one update; see [`update`][jaxagents.learners.learner.Learner.update]."""
+        """Performs one update; see [`update`][jaxagents.learners.learner.Learner.update]."""
 
     def _make_update(self, batch: Batch) -> tuple[Self, Info]:
-        """Makes one update, keeping the schedules; also returns metrics."""
+        """Performs one update, keeping the schedules; also returns metrics."""
         present = self._at_present()
         with written_in_jax(f"The learner {type(self).__name__}"):
             outcome = present._with_learning_rates()._update(batch)
@@ -521,7 +521,7 @@ def create_network(
 
     Args:
         network: The network.
-        optimizer: Function that makes an optimizer from a learning rate.
+        optimizer: Function that creates an optimizer from a learning rate.
         learning_rate: The learning rate.
         key: Random key for the parameters.
         *inputs: Example inputs of the network.

@@ -30,7 +30,7 @@ def step(
         carry: The memory, at first [`initial_carry`][jaxagents.networks.recurrent.initial_carry]; `()`
             for a network without memory.
         obs: One observation.
-        *more: Further arguments of the network.
+        *more: Additional arguments of the network.
         **options: Keyword arguments of the network and of the state, such as `params`.
 
     Returns:
@@ -62,10 +62,10 @@ def unroll(
 
 
 class FromMemory(nn.Module):
-    """A network, with or without memory, of a learner whose observations come with memories.
+    """A network, with or without memory, for a learner whose observations come with memories.
 
     Its inputs are one observation or a batch with their memories, the steps of sequences, or the
-    successors of such steps, whose memories it computes by unrolling the sequences. Further arguments
+    successors of such steps, whose memories it computes by unrolling the sequences. Additional arguments
     are batched like the observations.
 
     Attributes:
@@ -84,7 +84,7 @@ class FromMemory(nn.Module):
 
         Args:
             seen: A `Remembered`, `Steps` or `Successors` from `jaxagents.core.observed`.
-            *more: Further arguments of the network.
+            *more: Additional arguments of the network.
             **options: Keyword arguments of the network.
 
         Returns:
@@ -92,7 +92,7 @@ class FromMemory(nn.Module):
 
         Raises:
             TypeError: An observation comes without its memory.
-            ValueError: The memory has another structure than the initial one.
+            ValueError: The memory differs in structure from the initial one.
         """
         if not remembers(self.network):
             return self.network(observation_of(seen), *more, **options)
@@ -117,7 +117,7 @@ class FromMemory(nn.Module):
         return self._step(seen.carry, seen.obs, *more)[0]
 
     def observe(self, observations: PyTree) -> None:
-        """Adds observations, which have leading axes, to the network's running statistics."""
+        """Updates the network's running statistics with observations, which have leading axes."""
         self.network.observe(observations)
 
     def _step(self, carries: PyTree, *inputs: PyTree, **options: Any) -> tuple[PyTree, PyTree]:
@@ -160,7 +160,7 @@ class FromMemory(nn.Module):
 
 
 def _of_batch(outputs: PyTree, n_axes: int) -> PyTree:
-    """Adds a component axis to parameters of a batched distribution that all components share."""
+    """Adds a component axis to the parameters that all components of a batched distribution share."""
     if not isinstance(outputs, ops.Distribution):
         return outputs
     return jax.tree.map(

@@ -22,7 +22,7 @@ from jaxagents.learners.train_state import TrainState, with_extra_args
 class OptimizerParams(Hyperparameters):
     """Parameters of an optimizer.
 
-    Subclass it with further fields (`b1`, `weight_decay`, ...) to trace them as well.
+    Subclass it with additional fields (`b1`, `weight_decay`, ...) to trace them as well.
 
     Attributes:
         learning_rate: Learning rate.
@@ -44,7 +44,7 @@ class SkipNotFinite:
     ```
 
     Attributes:
-        optimizer: Function that makes the optax optimizer.
+        optimizer: Function that creates the optax optimizer.
         max_in_a_row: Maximum number of consecutive skipped steps; the next one is taken regardless.
     """
 
@@ -52,7 +52,7 @@ class SkipNotFinite:
     max_in_a_row: int = 2**31 - 1
 
     def __call__(self, *args: Any, **params: Any) -> optax.GradientTransformation:
-        """Makes the optimizer and wraps it in `optax.apply_if_finite`."""
+        """Creates the optimizer and wraps it in `optax.apply_if_finite`."""
         optimizer = with_extra_args(self.optimizer(*args, **params))
         return optax.apply_if_finite(optimizer, self.max_in_a_row)
 
@@ -82,12 +82,12 @@ def annealed_adam(
 def make_optimizer(
     optimizer: Callable[..., optax.GradientTransformation], params: OptimizerParams
 ) -> optax.GradientTransformation:
-    """Makes an optimizer that clips gradients by global norm, with its parameters in its state.
+    """Creates an optimizer that clips gradients by global norm, with its parameters in its state.
 
     Equal arguments give equal optimizers, so that their states share compiled programs.
 
     Args:
-        optimizer: Function that makes an optax optimizer.
+        optimizer: Function that creates an optax optimizer.
         params: Parameters of the optimizer; only their names matter here (see
             [`set_optimizer_params`][jaxagents.learners.optimizer.set_optimizer_params]).
 
@@ -112,7 +112,7 @@ def make_optimizer(
 def acts_on_each_number(optimizer: Callable) -> bool:
     """Whether an optimizer is known to work elementwise.
 
-    It then gives the same result for all parameters in one array, in fewer operations.
+    It then gives the same result with all parameters in one array, in fewer operations.
     """
     if isinstance(optimizer, SkipNotFinite):
         return acts_on_each_number(optimizer.optimizer)
@@ -124,7 +124,7 @@ def acts_on_each_number(optimizer: Callable) -> bool:
 def _with_data(
     make: Callable[..., optax.GradientTransformation], names: list[str], key: object
 ) -> optax.GradientTransformation:
-    """Makes an optimizer with its named arguments in its state; equal keys give equal optimizers."""
+    """Creates an optimizer with its named arguments in its state; equal keys give equal optimizers."""
     equal_by, keyword = fingerprint(key), inspect.Parameter.KEYWORD_ONLY
     make.__signature__ = inspect.Signature([inspect.Parameter(x, keyword) for x in names])
     made = optax.inject_hyperparams(make)(**dict.fromkeys(names, 0.0))
@@ -150,10 +150,10 @@ def trained_by(
     network: TrainState,
     params: OptimizerParams,
 ) -> TrainState:
-    """Adds an optimizer to a network, with the optimizer's parameters in its state.
+    """Adds an optimizer to a network, with its hyperparameters in the optimizer state.
 
     Args:
-        optimizer: Function that makes an optax optimizer.
+        optimizer: Function that creates an optax optimizer.
         network: The network.
         params: Parameters of the optimizer, possibly traced.
 
@@ -171,12 +171,12 @@ def optimized(
     optimizer: Callable[..., optax.GradientTransformation],
     learning_rate: Traced,
 ) -> TrainState:
-    """Creates a train state whose optimizer has its learning rate in its state.
+    """Creates a train state with the learning rate in its optimizer state.
 
     Args:
         model_def: The network.
         variables: Variables of the network, including the parameters to train.
-        optimizer: Function that makes an optax optimizer from a learning rate.
+        optimizer: Function that creates an optax optimizer from a learning rate.
         learning_rate: The learning rate, possibly traced.
 
     Returns:
@@ -203,7 +203,7 @@ def set_optimizer_params(training: TrainState, params: OptimizerParams) -> Train
 
 
 def accepted_names(optimizer: Callable, names: list[str]) -> list[str]:
-    """The names that an optimizer accepts as arguments and that no partial fixes."""
+    """The names of arguments that an optimizer accepts, without those that a partial fixes."""
     fixed = fixed_arguments(optimizer)
     parameters = inspect.signature(optimizer).parameters
     takes_any = inspect.Parameter.VAR_KEYWORD in {p.kind for p in parameters.values()}

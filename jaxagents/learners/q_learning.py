@@ -39,14 +39,14 @@ _NOISE = 0x6E6F6973  # folded into the key of noise, since actions use splits of
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class QConfig(LearnerConfig):
-    """Static fields of Q-learners, and so of the agents around them.
+    """Static configuration of Q-learners, inherited by their agents' configurations.
 
     Attributes:
         features: Widths of the hidden layers of the default network.
         dueling: Whether the default network has separate streams for value and advantages; see
             [`DuelingCritic`][jaxagents.networks.DuelingCritic].
         noisy: Whether the default network explores with noisy layers, which come after the memory, if
-            there is one; see [`NoisyDense`][jaxagents.networks.NoisyDense].
+            any; see [`NoisyDense`][jaxagents.networks.NoisyDense].
         target_update_period: Number of updates between updates of the target network. For hard updates,
             set `tau` to 1; for soft updates, use a period of 1 and a small `tau`.
     """
@@ -63,7 +63,7 @@ class QHyperparameters(Hyperparameters):
 
     Attributes:
         gamma: Discount.
-        tau: Step size of the target network.
+        tau: Soft-update coefficient of the target network.
         epsilon: Probability of a random action when a learner acts at temperature 1.
         critic_learning_rate: Learning rate of the network.
     """
@@ -82,8 +82,8 @@ QHyperparametersT = TypeVar("QHyperparametersT", bound=QHyperparameters)
 class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
     """Base class of learners with a network of discrete action values.
 
-    A subclass defines the hook `_loss`, which takes batches, and may override `_q`. An agent uses the
-    hooks of its learner and has none of these itself. Hyperparameters need the fields `epsilon` and
+    A subclass defines the hook `_loss`, which takes batches, and may override `_q`. Agents use their
+    learner's hooks, and do not have these themselves. Hyperparameters need the fields `epsilon` and
     `critic_learning_rate`.
 
     Attributes:
@@ -121,8 +121,8 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
             targets: Targets from `_q_target`.
 
         Returns:
-            The losses, and a dict of arrays of the same shape, whose means are reported. The magnitude
-            of the entry `td_errors` sets the priorities in prioritised replay.
+            The losses, and a dict of arrays of the same shape, whose means are reported. In prioritised
+            replay, the absolute values of the entry `td_errors` set the priorities.
         """
 
     @jit_by_structure
@@ -273,8 +273,8 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
 class QLearner(ValueLearner[QConfigT, QHyperparametersT]):
     """Base class of Q-learners with a target network.
 
-    A subclass defines the hooks `_q_target` and `_loss`, which take batches, and may override `_q`. An
-    agent uses the hooks of its learner and has none of these itself.
+    A subclass defines the hooks `_q_target` and `_loss`, which take batches, and may override `_q`.
+    Agents use their learner's hooks, and do not have these themselves.
 
     Attributes:
         critic: The online network.

@@ -179,7 +179,7 @@ class TrainState(PicklableNode):
 
         Args:
             grads: Gradients, structured like `params`.
-            **extra_args: Further arguments of the optimizer, such as the loss as `value` for
+            **extra_args: Additional arguments of the optimizer, such as the loss as `value` for
                 `optax.contrib.reduce_on_plateau`.
 
         Returns:
@@ -267,9 +267,9 @@ def _separate(tree: PyTree, axis_name: str) -> PyTree:
 def with_extra_args(
     optimizer: optax.GradientTransformation,
 ) -> optax.GradientTransformationExtraArgs:
-    """Makes an optimizer accept extra arguments, which it gets if its own update takes any.
+    """Lets an optimizer accept extra arguments, which are passed on if its own update takes any.
 
-    optax decides by the type of an optimizer, but `optax.MultiSteps` takes them and has another type.
+    optax decides by the type of an optimizer, but `optax.MultiSteps` takes them despite its type.
 
     Args:
         optimizer: The optimizer.
@@ -308,7 +308,7 @@ def target_update(state: TrainState, target: TrainState, tau: float | Array) -> 
         tau: Step size $\tau$; 1 copies the parameters.
 
     Returns:
-        The updated target network, with the dtypes it had, and with the online network's other variables
+        The updated target network, with its own dtypes, and with the online network's other variables
         (such as batch statistics).
     """
     moved = optax.incremental_update(state.params, target.params, tau)

@@ -123,7 +123,7 @@ def _(kind: _Kind, primals: PyTree, tangents: PyTree) -> tuple[PyTree, PyTree]:
     """The memories and their tangents; those due to the weights are one product for all steps.
 
     Each step of the loop adds the tangent due to the previous memory to all other tangents, which are
-    computed outside the loop: JAX would use another loop for them. The weights are also transposed in
+    computed outside the loop: JAX would use a second loop for them. The weights are also transposed in
     memory outside, since XLA would do it at each step of the backward loop. Derivatives are written by
     hand: with `jax.linearize`, gradients for 64 environments take two to three times as long on CPU.
     """
@@ -207,13 +207,13 @@ _KINDS: dict[type[nn.RNNCellBase], _Kind] = {
 
 
 class MinGRUCell(nn.RNNCellBase):
-    r"""The minimal gated recurrent unit, which computes the steps of a sequence in parallel.
+    r"""The minimal gated recurrent unit, which processes the steps of a sequence in parallel.
 
     $$h_t = (1 - z_t) \, h_{t-1} + z_t \, \tilde h_t, \quad z_t = \sigma(W_z x_t + b_z),
     \quad \tilde h_t = W_h x_t + b_h$$
 
-    Each memory is linear in the previous one, so on parallel hardware a sequence takes only
-    logarithmically many steps.
+    Each memory is linear in the previous one, so on parallel hardware the time grows only
+    logarithmically with the length of the sequence.
 
     Feng et al., 2024, "Were RNNs all we needed?", section 3.1.
 
@@ -230,7 +230,7 @@ class MinGRUCell(nn.RNNCellBase):
     def __call__(
         self, carry: Float[Array, "features"], inputs: Float[Array, "inputs"]
     ) -> tuple[Float[Array, "features"], Float[Array, "features"]]:
-        """Takes one step and returns the new memory twice: as carry and as output."""
+        """Takes one step; returns the new memory twice, as carry and as output."""
         kept, added = self._kept_and_added(inputs)
         carry = kept * carry + added
         return carry, carry
@@ -241,7 +241,7 @@ class MinGRUCell(nn.RNNCellBase):
         inputs: Float[Array, "time inputs"],
         first: Bool[Array, "time"],
     ) -> tuple[Float[Array, "time features"], Float[Array, "time features"]]:
-        """Takes the steps of a sequence and returns the memories twice: as carries and as outputs."""
+        """Takes the steps of a sequence; returns the memories twice, as carries and as outputs."""
         kept, added = self._kept_and_added(inputs)
         kept = jnp.where(first[:, None], 0.0, kept)
         added = added.at[0].add(kept[0] * carry)

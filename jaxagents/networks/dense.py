@@ -32,8 +32,8 @@ def matmul(x: Rows, weights: Weights) -> Float[Array, "*batch_and_rows outputs"]
     """The matrix product `x @ weights`, with special cases that are faster on CPU.
 
     The gradient of the weights multiplies the transposed `x` by the gradient of the output. If that has
-    few columns, as after an output layer, one product per column is faster. For small products, as of
-    narrow layers with few environments, calling a library takes longer than the product itself, so it is
+    few columns, as after an output layer, one product per column is faster. For small products, as in
+    narrow layers with few environments, a library call takes longer than the product itself, so it is
     written as multiplications and sums.
 
     This is a primitive rather than a `jax.custom_vjp`, so that a batch stays a single product even when
@@ -68,7 +68,7 @@ def dot_general(
         rhs: Right operand.
         dimension_numbers: Contracted axes and batch axes.
         precision: Precision; anything but `None` goes to `jax.lax.dot_general`.
-        **options: Further arguments of `jax.lax.dot_general`.
+        **options: Additional arguments of `jax.lax.dot_general`.
 
     Returns:
         The product.
@@ -173,11 +173,11 @@ _SIGMA = "_sigma"
 
 
 class NoisyDense(InitialisedOnce):
-    r"""A dense layer with learned amounts of noise on its weights and biases.
+    r"""A dense layer with learned noise scales for its weights and biases.
 
     $$y = (\mu^w + \sigma^w \odot \varepsilon^w) \, x + \mu^b + \sigma^b \odot \varepsilon^b$$
 
-    By itself, the layer is applied without noise, $\varepsilon = 0$. Use
+    By default, the layer is applied without noise, $\varepsilon = 0$. Use
     [`with_noise`][jaxagents.networks.with_noise] to perturb its parameters, equally for all samples. The
     parameters are $\mu$ (`kernel`, `bias`) and $\sigma$ (`kernel_sigma`, `bias_sigma`).
 

@@ -15,7 +15,7 @@ from jaxagents.networks.torsos import IMAGE_NDIM, Padding, PatchConv, scaled
 
 
 class WithEncoder(nn.Module):
-    """A network on top of an observation encoder, such as one for images.
+    """A network on top of an observation encoder, for example for images.
 
     ```python
     policy = WithEncoder(make_encoder("impala"), Policy(action_dim=2))
@@ -41,9 +41,9 @@ class WithEncoder(nn.Module):
 
         Args:
             observations: Inputs of the encoder.
-            *args: Further arguments of the network.
-            train: Passed to both if true.
-            **kwargs: Further keyword arguments of the network.
+            *args: Additional arguments of the network.
+            train: Passed to both modules if true.
+            **kwargs: Additional keyword arguments of the network.
 
         Returns:
             The network's output.
@@ -97,8 +97,8 @@ class BehindTrunk(NetworkWrapper):
     """A network on top of a trunk, which may have a memory: the network sees the trunk's features.
 
     Attributes:
-        network: Maps features to the final output. Entries that come with an observation, such as an
-            action mask, come with the features too.
+        network: Maps features to the final output. An observation's extra entries, such as an action
+            mask, come with the features.
         trunk: Maps an observation to features.
     """
 
@@ -114,7 +114,7 @@ class BehindTrunk(NetworkWrapper):
         return self.network(with_extra_entries_of(obs, output))
 
     def observe(self, observations: PyTree) -> None:
-        """Adds observations, which have leading axes, to the trunk's running statistics."""
+        """Updates the trunk's running statistics with observations, which have leading axes."""
         self.trunk.observe(observations)
 
 
@@ -137,8 +137,8 @@ class ObservationEncoder(nn.Module):
     [`observation_encoder`][jaxagents.networks.observation_encoder] creates one from an example.
 
     Images (three axes: height, width, channels) pass through 3 x 3 convolutions with ReLUs; integer
-    pixels are scaled from 0..255 to 0..1. All parts are flattened and concatenated. They may have
-    leading axes, the same for all.
+    pixels are scaled from 0..255 to 0..1. All parts are flattened and concatenated. They may have common
+    leading axes.
 
     Attributes:
         ndims: Number of axes of each leaf of one observation.

@@ -133,7 +133,7 @@ class PerActor(InitialisedOnce, NetworkWrapper):
         method: str | None = None,
         actors_axis: int = 0,
     ) -> PyTree:
-        """The outputs of all actors; `axes` gives the actor axis of each input, if any."""
+        """The outputs of all actors; `axes` holds the actor axis of each input, if any."""
         network = self.network.clone(parent=None)
 
         def apply(params: PyTree, *inputs: PyTree) -> PyTree:

@@ -37,9 +37,9 @@ def default_init(scale: float = 1.0) -> Callable[..., Array]:
 
 
 class InitialisedOnce(nn.Module):
-    """Base class of modules that trace their initialisers only to initialise.
+    """Base class of modules that trace their initialisers only once, to initialise.
 
-    Whenever a Flax module is applied, it traces its parameters' initialisers to check the shapes. That
+    Whenever a Flax module is applied, it traces its parameters' initialisers to check the shapes, which
     can take longer than tracing the module itself.
     """
 
@@ -65,7 +65,7 @@ class InitialisedOnce(nn.Module):
             The parameter.
 
         Raises:
-            ScopeParamShapeError: The parameter exists with another shape.
+            ScopeParamShapeError: The parameter exists with a different shape.
         """
         if not self.has_variable("params", name):
             return super().param(name, init_fn, *init_args, unbox=unbox, **options)

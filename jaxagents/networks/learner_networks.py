@@ -1,4 +1,4 @@
-"""Critics and policies for learners, on batches of observations."""
+"""Critics and policies for learners, for batches of observations."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -105,12 +105,12 @@ class DiscreteCritic(ActionCritic):
 
 
 class DuelingCritic(ActionCritic):
-    r"""Values of all discrete actions, split into the observation's value and action advantages.
+    r"""Values of all discrete actions, split into a state value and action advantages.
 
     $$Q(s, a) = V(s) + A(s, a) - \frac{1}{n} \sum_b A(s, b)$$
 
-    All hidden layers but the last are shared; $V$ and $A$ each have their own last one. With several
-    outputs per action, such as the logits of atoms, the equation holds for each output. See
+    All hidden layers but the last are shared; $V$ and $A$ each have their own last one.
+    With several outputs per action, such as the logits of atoms, the equation holds for each output. See
     [`ActionCritic`][jaxagents.networks.ActionCritic].
 
     Wang et al., 2016, "Dueling network architectures for deep reinforcement learning", equation 9.
@@ -151,8 +151,8 @@ class Policy(MLPHead, kw_only=True):
 
     Attributes:
         action_dim: Number of action components.
-        squash: Where tanh is applied: to the `"distribution"`, which keeps samples within the bounds;
-            only to its `"mean"`; or, with `"none"`, nowhere.
+        squash: What tanh is applied to: the `"distribution"`, which keeps samples within the bounds;
+            only its `"mean"`; or nothing (`"none"`).
         state_dependent_std: Whether the standard deviation depends on the observation; otherwise it is
             a free parameter.
         fixed_std: Standard deviation of each component, if it is not learned.

@@ -26,15 +26,15 @@ class Pixels(NamedTuple):
 
 
 Part = int | tuple[int, ...] | Pixels | None
-"""How to read one array of an observation: the number of values of an integer, those numbers for each
-integer along the last axis, an image's `Pixels`, or `None` to leave the array as it is."""
+"""How to read one array of an observation: the number of values of an integer, these numbers for each
+integer along the last axis, an image's `Pixels`, or `None` to leave the array unchanged."""
 
 
 class Preprocessed(NetworkWrapper):
     """Feeds a network one-hot categories, pixels scaled to [0, 1], and images with channels last.
 
-    Agents wrap their default networks in it where the observation space says more than the arrays do.
-    You can wrap your own networks too:
+    Agents wrap their default networks in it if the observation space says more than the arrays do. You
+    can also wrap your own networks:
 
     ```python
     obs = {"camera": jnp.zeros((3, 64, 64)), "gear": jnp.int32(0)}
@@ -57,7 +57,7 @@ class Preprocessed(NetworkWrapper):
 
 
 def preprocessed(network: nn.Module, parts: Sequence[Part]) -> nn.Module:
-    """Wraps a network in `Preprocessed`; returns it as is if all arrays stay as they are."""
+    """Wraps a network in `Preprocessed`; returns the network itself if no array changes."""
     is_needed = any(part is not None for part in parts)
     return Preprocessed(network, tuple(parts)) if is_needed else network
 

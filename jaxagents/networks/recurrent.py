@@ -20,7 +20,7 @@ Memory = Literal["gru", "lstm", "min_gru"]
 class Recurrent(nn.Module):
     """A network with memory, for one environment: `network(carry, obs)` returns carry and output.
 
-    A subclass defines the first memory (`initial`) and one step (`__call__`). Use
+    A subclass defines the initial memory (`initial`) and one step (`__call__`). Use
     [`remembers`][jaxagents.networks.remembers] to tell whether a network has a memory: a
     [`NetworkWrapper`][jaxagents.networks.NetworkWrapper] may have one too.
     """
@@ -54,7 +54,7 @@ class Recurrent(nn.Module):
             carry: The memory before the first step.
             obs: Observations, time first.
             first: Whether each step starts a new episode, with a fresh memory.
-            *more: Further inputs of each step, time first, such as the actions that a critic values.
+            *more: Additional inputs of each step, time first, such as the actions that a critic values.
             **options: Keyword arguments passed to every step.
 
         Returns:
@@ -70,7 +70,7 @@ class Recurrent(nn.Module):
 class NetworkWrapper(nn.Module):
     """A wrapper around a network with or without memory.
 
-    It is called like the network inside: `wrapper(carry, obs)` returns carry and output if that has a
+    Call it like the wrapped network: `wrapper(carry, obs)` returns carry and output if that has a
     memory, and `wrapper(obs)` returns the output if not. A subclass overrides what the network sees
     (`view_of`), what happens to its output (`output_for`), or both:
 
@@ -111,7 +111,7 @@ class NetworkWrapper(nn.Module):
         """Takes one step.
 
         Args:
-            *inputs: The memory, if there is one, the observation, and further arguments of the network.
+            *inputs: The memory, if there is one, the observation, and other arguments of the network.
             **options: Keyword arguments of the network.
 
         Returns:
@@ -168,10 +168,9 @@ class WithMemory(Recurrent):
     actor = WithMemory(head, cell=nn.GRUCell(features=32))
     ```
 
-    On a sequence, the torso and the network process all steps at once, and only the cell goes step by
-    step; `nn.GRUCell`, `nn.LSTMCell` and `nn.OptimizedLSTMCell` are fastest at this. A cell with a
-    method `unroll`, such as [`MinGRUCell`][jaxagents.networks.MinGRUCell], handles all steps at once
-    too.
+    On a sequence, the torso and the network process all steps at once, and only the cell runs step by
+    step; `nn.GRUCell`, `nn.LSTMCell` and `nn.OptimizedLSTMCell` are fastest. A cell with a method
+    `unroll`, such as [`MinGRUCell`][jaxagents.networks.MinGRUCell], also processes all steps at once.
 
     Attributes:
         network: Maps the cell's output to the final output.
@@ -207,7 +206,7 @@ class WithMemory(Recurrent):
     def __call__(
         self, carry: PyTree, obs: PyTree, *more: PyTree, **options: Any
     ) -> tuple[PyTree, PyTree]:
-        """Takes one step; see `Recurrent`. Further arguments go to the network after the cell.
+        """Takes one step; see `Recurrent`. Additional arguments go to the network after the cell.
 
         Raises:
             ValueError: The memory differs in shape from the initial one.

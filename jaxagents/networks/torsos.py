@@ -105,15 +105,15 @@ def scaled(image: Array) -> Float[Array, "*batch height width channels"]:
 class PatchConv(nn.Module):
     """A two-dimensional convolution, computed as patches times a matrix.
 
-    It computes the same as `flax.linen.Conv`. On CPU, XLA's convolutions are many times slower inside a
-    loop than outside, and a run is one loop; matrix products are equally fast in both.
+    Equivalent to `flax.linen.Conv`. On CPU, XLA's convolutions are many times slower inside a loop than
+    outside, and a run is one loop; matrix products are equally fast in both.
 
     Attributes:
         features: Number of output channels.
         kernel_size: Height and width of a patch.
         stride: Distance between neighbouring patches.
-        padding: `"SAME"` adds zeros beyond the border, so that with a stride of 1 the output is as
-            large as the input; `"VALID"` takes whole patches only.
+        padding: `"SAME"` pads with zeros, so that with a stride of 1 the output is as large as the
+            input; `"VALID"` only takes whole patches.
     """
 
     features: int
@@ -150,7 +150,7 @@ def patches(
         x: Images.
         size: Height and width of a patch.
         stride: Distance between neighbouring patches.
-        padding: Whether to add zeros beyond the border (`"SAME"`) or not (`"VALID"`).
+        padding: Whether to pad with zeros (`"SAME"`) or not (`"VALID"`).
 
     Returns:
         Patches, flattened in the order rows, columns, channels.
@@ -203,7 +203,7 @@ class MultiCategoricalActor(nn.Module):
     """Logits of several discrete actions taken at once.
 
     Attributes:
-        n_choices: Number of choices for each of them.
+        n_choices: Number of choices for each action.
         features: Widths of the hidden layers.
         activation: Nonlinearity.
         n_categories: See [`Torso`][jaxagents.networks.Torso].

@@ -17,7 +17,7 @@ from jaxagents.networks.torsos import IMAGE_NDIM
 
 
 class ObservationOnly(NetworkWrapper):
-    """Hides masks and the state for centralised critics from a network.
+    """Hides masks and the centralised critic's state from a network.
 
     Attributes:
         network: Takes observations without their entries `"action_mask"`, `"actor_mask"` and
@@ -30,7 +30,7 @@ class ObservationOnly(NetworkWrapper):
 
 
 class Masked(ObservationOnly):
-    """A policy that gives zero probability to actions that are not allowed.
+    """A policy that never takes forbidden actions.
 
     ```python
     actor = Masked(CategoricalActor(n_actions=9))
@@ -45,11 +45,11 @@ class Masked(ObservationOnly):
     """
 
     def output_for(self, obs: PyTree, output: PyTree) -> PyTree:
-        """Sets the logits of actions that are not allowed to minus infinity.
+        """Sets the logits of forbidden actions to minus infinity.
 
         Raises:
             TypeError: The output is neither logits nor an `ops.Categorical`.
-            ValueError: The number of logits is not the number of actions.
+            ValueError: The number of logits differs from the number of actions.
         """
         return _masked(output, action_mask(obs))
 
@@ -65,7 +65,7 @@ class MaskedPolicy(Masked):
     def __call__(self, *inputs: PyTree, temperature: ArrayLike = 1.0, **options: Any) -> PyTree:
         """Takes one step; see `NetworkWrapper`."""
         masked = action_mask(inputs[-1]) is not None
-        # At temperature 0 the network would leave only its best action, allowed or not.
+        # At temperature 0 the network would only keep its best action, allowed or not.
         inner = 1.0 if masked else temperature
         output = super().__call__(*inputs, temperature=inner, **options)
         if not masked:
@@ -89,7 +89,7 @@ class MaskedPolicy(Masked):
 
 
 class CriticView(ObservationOnly):
-    """A centralised critic: it sees the environment's state, or else all actors' observations.
+    """A centralised critic, which sees the environment's state, or else all actors' observations.
 
     Attributes:
         network: Takes the entry `"critic_state"` of observations or, if they have none, the same input
@@ -133,8 +133,8 @@ class RunningNorm(nn.Module):
     """Normalises observations by running moments.
 
     Real-valued scalars, vectors and matrices are shifted, scaled and clipped elementwise. Images (three
-    axes or more), masks and integers are left alone. The example used to initialise the network sets the
-    shape of one observation; later ones may have leading axes. If observations have an entry
+    axes or more), masks and integers are left unchanged. The example used to initialise the network sets
+    the shape of one observation; later ones may have leading axes. If observations have an entry
     `"actor_mask"`, actors that have left do not count.
 
     Attributes:
@@ -164,7 +164,7 @@ class RunningNorm(nn.Module):
         return jax.tree.unflatten(structure, normalised)
 
     def observe(self, observations: PyTree) -> None:
-        """Adds observations to the moments.
+        """Updates the moments with observations.
 
         Args:
             observations: Observations with leading axes, or the moments of each array. Moments of
@@ -177,7 +177,7 @@ class RunningNorm(nn.Module):
 
 
 class Normalised(NetworkWrapper):
-    """A network on observations normalised by running statistics.
+    """A network that sees observations normalised by running statistics.
 
     ```python
     actor = Normalised(CategoricalActor(n_actions=2))
@@ -206,7 +206,7 @@ class Normalised(NetworkWrapper):
         return self.statistics(obs)
 
     def observe(self, observations: PyTree) -> None:
-        """Adds observations, which have leading axes, to the statistics."""
+        """Updates the statistics with observations, which have leading axes."""
         self.statistics.observe(observations)
 
 

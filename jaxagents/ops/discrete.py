@@ -32,14 +32,14 @@ def allowed_actions(mask: ArrayLike) -> Bool[Array, "*batch n_actions"]:
 def among_allowed(
     values: Float[Array, "*batch n_actions"], mask: ArrayLike | None
 ) -> Float[Array, "*batch n_actions"]:
-    """Masks out forbidden actions, so that none of them has the largest value.
+    """Masks out forbidden actions, so that none has the largest value.
 
     Args:
         values: Values or logits of all actions.
         mask: Whether each action is allowed; `None` if all are.
 
     Returns:
-        The values, with minus infinity for actions that are not allowed.
+        The values, with minus infinity for forbidden actions.
     """
     return values if mask is None else jnp.where(allowed_actions(mask), values, -jnp.inf)
 
@@ -48,8 +48,8 @@ class Categorical(Reparametrised):
     r"""Discrete actions, $\pi(a) \propto \exp(z_a)$.
 
     Attributes:
-        logits: Unnormalised log-probabilities $z$, shaped `(*batch, n_actions)`; $-\infty$ for actions
-            that are not allowed.
+        logits: Unnormalised log-probabilities $z$, shaped `(*batch, n_actions)`; $-\infty$ for
+            forbidden actions.
     """
 
     logits: Any
@@ -145,7 +145,7 @@ class EpsilonGreedy(Distribution):
     mask: Any = None
 
     def sample(self, key: Key[Array, ""]) -> Int[Array, "*batch"]:
-        """Draws one action with one random number, which picks the action too if below epsilon."""
+        """Draws one action with one random number, which also picks the action if below epsilon."""
         greedy, n_allowed = self.mode(), self._n_allowed()
         u = jax.random.uniform(key, greedy.shape, jnp.float32)
         positive = jnp.where(self.epsilon > 0.0, self.epsilon, 1.0)
@@ -157,7 +157,7 @@ class EpsilonGreedy(Distribution):
         return jnp.where(u < self.epsilon, random_action, greedy)
 
     def log_prob(self, action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """Log-probability of an action, in nats; minus infinity for one that may not be taken."""
+        """Log-probability of an action, in nats; minus infinity for a forbidden action."""
         any_other, greedy = self._probs()
         log_prob = jnp.log(jnp.where(action == self.mode(), greedy, any_other))
         is_it = jax.nn.one_hot(action, self.values.shape[-1], dtype=bool)

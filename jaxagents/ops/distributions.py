@@ -25,7 +25,7 @@ class Distribution(struct.PyTreeNode):
         """Log-probability (or log-density) of an action, in nats."""
 
     def sample_and_log_prob(self, key: Key[Array, ""]) -> tuple[PyTree, Float[Array, "*batch"]]:
-        """Draws one action and returns its log-probability (or log-density) in nats too."""
+        """Draws one action; also returns its log-probability (or log-density), in nats."""
         action = self.sample(key)
         return action, self.log_prob(action)
 
@@ -39,7 +39,7 @@ class Distribution(struct.PyTreeNode):
 
 
 class Reparametrised(Distribution):
-    """A distribution that samples by transforming noise independent of its parameters.
+    """A distribution that samples by transforming noise that is independent of its parameters.
 
     Rollouts draw the noise of many steps at once. A subclass defines `noise` and `sample_from` instead
     of `sample`; if it overrides `sample`, that is used.
@@ -51,7 +51,7 @@ class Reparametrised(Distribution):
     draws_noise: ClassVar[bool] = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Records which of the two a subclass defines."""
+        """Records whether a subclass defines `sample` or the two methods."""
         super().__init_subclass__(**kwargs)
         if "sample_from" in vars(cls):
             cls.draws_noise = True
@@ -60,10 +60,10 @@ class Reparametrised(Distribution):
 
     @abstractmethod
     def noise(self, key: Key[Array, ""], shape: tuple[int, ...] = ()) -> PyTree:
-        """Draws the noise that actions are made from.
+        """Draws the noise that actions are computed from.
 
         It may depend on the parameters' shapes and dtypes but not on their values, which a rollout does
-        not have yet.
+        not know yet.
 
         Args:
             key: Random key.
@@ -223,8 +223,8 @@ class TanhGaussian(Reparametrised):
     def log_prob(self, action: Float[Array, "*action"]) -> Float[Array, "*batch"]:
         """Log-density of an action, in nats.
 
-        Actions closer to a bound than a relative 1e-6 are moved to that distance, which keeps the
-        density finite. Computed in single precision or better.
+        Actions within a relative 1e-6 of a bound are moved to that distance, which keeps the density
+        finite. Computed in single precision or better.
         """
         action = jnp.asarray(action)
         action = action.astype(jnp.promote_types(action.dtype, jnp.float32))
@@ -236,7 +236,7 @@ class TanhGaussian(Reparametrised):
     def sample_and_log_prob(
         self, key: Key[Array, ""]
     ) -> tuple[Float[Array, "*action"], Float[Array, "*batch"]]:
-        """Draws one action and returns its log-density in nats too, exact even at the bounds."""
+        """Draws one action; also returns its log-density, in nats, exact even at the bounds."""
         u = self.base.sample(key)
         return self._squash(u), self._log_density(u)
 

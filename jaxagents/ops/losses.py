@@ -25,7 +25,7 @@ def policy_gradient(
 
     Args:
         log_prob: Log-probability of the actions taken.
-        advantage: Advantage of the actions taken.
+        advantage: Advantage of these actions.
 
     Returns:
         The objective of each sample, to be maximised.
@@ -50,7 +50,7 @@ def clipped_surrogate(
         log_prob: Log-probability of the actions under the policy in training.
         log_prob_old: Log-probability of the actions under the policy that took them.
         advantage: Advantage of the actions.
-        eps_clip: Largest deviation $\epsilon$ of the ratio from 1 that is rewarded.
+        eps_clip: Clip range $\epsilon$: largest deviation of the ratio from 1 that is rewarded.
 
     Returns:
         The objective of each sample, to be maximised.
@@ -70,7 +70,7 @@ def is_clipped(
     Args:
         log_prob: Log-probability of the actions under the policy in training.
         log_prob_old: Log-probability of the actions under the policy that took them.
-        eps_clip: Largest deviation $\epsilon$ of the ratio from 1 that is rewarded.
+        eps_clip: Clip range $\epsilon$: largest deviation of the ratio from 1 that is rewarded.
 
     Returns:
         Whether each sample is clipped.
@@ -120,7 +120,7 @@ def clipped_value_loss(
     target: Float[Array, "*batch"],
     eps_clip: Scalar,
 ) -> Float[Array, "*batch"]:
-    r"""The squared error of a value estimate, with no reward for moving far from the old one.
+    r"""The squared error of a value estimate, with no reward for moving far from the old estimate.
 
     $$\max\left((V - G)^2,\ (V_\text{old} + \operatorname{clip}(V - V_\text{old}, -\epsilon,
     \epsilon) - G)^2\right)$$

@@ -55,9 +55,9 @@ def random_bijection(seed: UInt32[Array, "2"], n: int) -> Int[Array, "n"]:
 def minibatch_indices(
     seeds: UInt32[Array, "n_groups 2"], n_samples: int, n_minibatches: int
 ) -> Int[Array, "n_minibatches n_groups samples_per_group"]:
-    """Deals every sample of each group into exactly one minibatch.
+    """Assigns each sample of each group to exactly one minibatch.
 
-    Groups are shuffled separately, and every minibatch takes equally many samples from each.
+    Groups are shuffled separately, and each minibatch takes equally many samples from each group.
 
     Args:
         seeds: Two random words for each group, such as `jax.random.bits(key, (n_groups, 2))`.

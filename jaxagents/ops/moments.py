@@ -44,18 +44,18 @@ def standardise(
     eps: float = 1e-8,
     weights: Float[Array, "samples ..."] | None = None,
 ) -> Float[Array, "samples ..."]:
-    r"""Shifts and scales `x` to zero mean and unit deviation over its first axis.
+    r"""Shifts and scales `x` to zero mean and unit standard deviation over its first axis.
 
     $$\hat x_i = \frac{x_i - \bar x}{\sigma_x + \epsilon}$$
 
     Args:
-        x: Samples along the first axis; further axes (actors) are standardised separately.
+        x: Samples along the first axis; other axes (actors) are standardised separately.
         eps: Added to the standard deviation, so that constant samples give zeros.
         weights: 1 for each sample that counts and 0 for the others, shaped like `x`; `None` counts all.
 
     Returns:
         The standardised samples, shaped like `x`; zero for samples that do not count. If only one
-        counts for an actor, it stays unchanged, since at zero nothing would be learned from it.
+        counts for an actor, it is unchanged, because nothing would be learned from a zero.
     """
     if weights is None:
         x = x - x[:1]  # the mean of constants may be rounded, unless they are zeros
@@ -72,8 +72,8 @@ class Moments(NamedTuple):
     """Mean and variance of samples.
 
     Attributes:
-        mean: Mean of each number.
-        variance: Population variance of each number.
+        mean: Mean of each component.
+        variance: Population variance of each component.
         count: Number of samples, at most 2^30 - 1; per actor, in a shape that broadcasts to a sample,
             if some actors have fewer than others.
     """
@@ -167,7 +167,7 @@ def merge_moments(moments: Moments, others: Moments) -> Moments:
 
     Args:
         moments: Moments of many samples ($a$), or of none yet.
-        others: Moments of further samples ($b$).
+        others: Moments of new samples ($b$).
 
     Returns:
         The moments, with counts of at most `MOST_SAMPLES`.
@@ -248,12 +248,12 @@ def running_returns(
     before: Float[Array, "*batch"],
     gamma: float | Float[Array, ""],
 ) -> tuple[Float[Array, "time *batch"], Float[Array, "*batch"]]:
-    r"""Discounted sums of the rewards so far in each episode.
+    r"""Discounted sums of rewards so far in each episode.
 
     $$R_t = \gamma (1 - d_{t-1}) R_{t-1} + r_t$$
 
-    where $d_t$ says whether the episode ends after step $t$. The sum also restarts after a NaN or
-    infinite return.
+    where $d_t = 1$ if the episode ends after step $t$. The sum also restarts after a NaN or infinite
+    return.
 
     Args:
         rewards: Rewards.

@@ -21,7 +21,7 @@ StepFunction = Callable[[Any, Any], tuple[PyTree, PyTree]]
 
 
 def steps_at_once() -> int:
-    """How far to unroll a loop over a few numbers on the default backend.
+    """How many steps of a loop over a few numbers to unroll on the default backend.
 
     On an accelerator, launching such a kernel takes longer than running it.
     """
@@ -40,9 +40,9 @@ def scan_backwards(
         step: Maps the carry of time t+1 and the inputs of time t to the carry and the output of time
             t.
         inputs: Pytree whose leaves have a leading time axis.
-        bootstrap: The carry to use after each time if the episode or the rollout is cut there, as an
-            array or a pytree.
-        truncated: Whether the episode is cut after each time.
+        bootstrap: The carry to use after each time if the episode is truncated or the rollout ends
+            there, as an array or a pytree.
+        truncated: Whether the episode is truncated after each time.
 
     Returns:
         The outputs of `step`, time first.
@@ -107,7 +107,7 @@ def generalised_advantages(
         values: Values of the observations acted on.
         next_values: Values of the true successors, before any reset.
         terminated: Whether the successor is terminal.
-        truncated: Whether the episode was cut after the step.
+        truncated: Whether the episode was truncated after the step.
         gamma: Discount factor.
         gae_lambda: Trace decay.
 
@@ -159,14 +159,14 @@ def lambda_returns(
 ) -> Float[Array, "time *batch"]:
     """Lambda-returns of a rollout (see [`lambda_return_step`][jaxagents.ops.lambda_return_step]).
 
-    With `gae_lambda=1` these are Monte-Carlo returns, bootstrapped where an episode or the rollout
-    is cut.
+    With `gae_lambda=1` these are Monte Carlo returns, bootstrapped where an episode is truncated and at
+    the end of the rollout.
 
     Args:
         rewards: Rewards.
         next_values: Values of the true successors, before any reset.
         terminated: Whether the successor is terminal.
-        truncated: Whether the episode was cut after the step.
+        truncated: Whether the episode was truncated after the step.
         gamma: Discount factor.
         gae_lambda: Trace decay.
 

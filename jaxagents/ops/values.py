@@ -1,4 +1,4 @@
-"""Targets and losses of action values, distributional and offline ones included."""
+"""Targets and losses for action values, including distributional and offline ones."""
 
 import jax
 import jax.numpy as jnp
@@ -74,8 +74,8 @@ def categorical_projection(
 ) -> Float[Array, "*batch n"]:
     r"""Projects a distribution over arbitrary atoms onto a fixed support.
 
-    Each atom's probability is split between its two neighbours in the support, in proportion to how
-    near they are; atoms beyond the support move to its ends.
+    Each atom's probability is split between its two neighbours in the support, in proportion to their
+    proximity; atoms beyond the support move to its ends.
 
     $$(\Phi Z)_i = \sum_j \left[1 - \frac{|[z_j]_{x_1}^{x_n} - x_i|}{\Delta x}\right]_0^1 p_j$$
 
@@ -98,7 +98,7 @@ def categorical_projection(
 
 
 def quantile_midpoints(n: int) -> Float[Array, "n"]:
-    r"""The quantile levels that represent a distribution best, $\hat\tau_i = (2 i - 1) / 2 n$.
+    r"""The quantile levels that best represent a distribution, $\hat\tau_i = (2 i - 1) / 2 n$.
 
     Dabney et al., 2018, "Distributional reinforcement learning with quantile regression", lemma 2.
 
@@ -191,13 +191,13 @@ def conservative_penalty(
     log_prob: Scalar | Float[Array, "*#batch samples"],
     data_value: Float[Array, "*batch"],
 ) -> Float[Array, "*batch"]:
-    r"""How far the values of all actions exceed the value of the dataset's action.
+    r"""By how much the values of all actions exceed the value of the dataset's action.
 
     $$C = \log \sum_i \frac{\exp Q(s, a_i)}{\mu(a_i | s)} - Q(s, a)$$
 
     Kumar et al., 2020, "Conservative Q-learning for offline reinforcement learning", equation 4 and
-    appendix F. The $n$ samples are summed, as in the authors' code, to which their thresholds apply;
-    the sum estimates $n$ times the integral of $\exp Q$ over all actions.
+    appendix F. The $n$ samples are summed, as in the authors' code, so that their thresholds apply; the
+    sum estimates $n$ times the integral of $\exp Q$ over all actions.
 
     Args:
         value: Values $Q(s, a_i)$ of all actions, or of sampled ones.

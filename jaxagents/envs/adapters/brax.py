@@ -17,8 +17,7 @@ _EPISODE_LENGTH = 1000
 class Brax(Native):
     """A brax environment, or your own subclass of `brax.envs.Env`.
 
-    Brax's wrappers that reset or count steps are removed. Actions lie between -1 and 1; brax scales
-    them.
+    Brax's wrappers that reset or count steps are removed. Actions are in [-1, 1]; brax scales them.
     """
 
     def __init__(self, env: Any, max_steps: int | None = None) -> None:
@@ -42,7 +41,7 @@ class Brax(Native):
     def named(
         cls, name: str, episode_length: int | None = _EPISODE_LENGTH, **options: Any
     ) -> Environment:
-        """Makes an environment by name.
+        """Creates an environment by name.
 
         Args:
             name: One of `names()`.

@@ -44,7 +44,7 @@ class Craftax(Native):
 
     @classmethod
     def named(cls, name: str, **options: Any) -> Environment:
-        """Makes an environment by name.
+        """Creates an environment by name.
 
         Args:
             name: One of `names()`.

@@ -27,7 +27,7 @@ class Functional(Environment):
 
     The fourth value of `step_env` means that the episode terminated. If `info["truncated"]` is set, a
     done step was truncated instead, unless `info["terminated"]` is set too. A step also counts as
-    truncated if the object has a method `is_truncated(state, params)` that says so. The parameter
+    truncated if the object has a method `is_truncated(state, params)` that returns true. The parameter
     `max_steps_in_episode`, if there is one, is the time limit.
 
     Attributes:
@@ -58,7 +58,7 @@ class Functional(Environment):
         self._tells_truncation = self._can_tell_truncation()
 
     def with_params(self, params: PyTree) -> "Functional":
-        """Returns the same object with other parameters, possibly traced; spaces and limit stay."""
+        """Returns the object with other parameters, possibly traced, but the same spaces and limit."""
         other = copy.copy(self)
         other.params = params
         return other
@@ -124,7 +124,7 @@ class Functional(Environment):
         return self.env.actor_mask(state, self.params) if has_it else None
 
     def render(self, state: PyTree) -> PyTree:
-        """Draws a state with the object's `render(state, params)` or a function of ours."""
+        """Draws a state with the object's `render(state, params)` or a built-in function."""
         drawing = drawing_of(self.env)
         return super().render(state) if drawing is None else drawing(self.env, state, self.params)
 
@@ -135,7 +135,7 @@ class Functional(Environment):
 
     @property
     def render_fps(self) -> float | int:
-        """Steps per second in videos: the object's own `render_fps`, or our default."""
+        """Steps per second in videos: the object's `render_fps`, or a default."""
         return frames_a_second(self.env)
 
     def _space(self, name: str) -> PyTree:
@@ -192,7 +192,7 @@ def with_numbers(params: PyTree, numbers: Mapping[str, ArrayLike]) -> PyTree:
 
     Raises:
         TypeError: A parameter does not exist, is not a number, or sets the time limit.
-        ValueError: A new number is an array.
+        ValueError: A new value is an array.
     """
     if _LIMIT in numbers:
         raise TypeError(

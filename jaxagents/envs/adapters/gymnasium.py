@@ -1,4 +1,4 @@
-"""The adapter for Gymnasium: environments on the host, vectorised or not."""
+"""The adapter for Gymnasium: environments on the host, vector environments or single ones."""
 
 import contextlib
 import copy
@@ -40,13 +40,13 @@ class Gymnasium(HostEnvironment, Native):
     agent = PPO(env, None, ppo.AgentConfig(n_envs=8))
     ```
 
-    An agent plays in `config.n_envs` copies of the environment. Each episode has its own seed, so a
-    resumed run continues as if it had never been interrupted. Copies are made of the environment as it
-    is when the agent is created, including modified attributes. One that draws in a window only does so
-    with `n_envs=1`. A vector of environments is used as it is, and must have `n_envs` of them.
+    An agent steps `config.n_envs` copies of the environment. Each episode has its own seed, so a resumed
+    run continues as if it had never been interrupted. The copies are taken when the agent is created,
+    and include modified attributes. An environment that renders to a window only does so with
+    `n_envs=1`. A vector environment is used directly, and must have `n_envs` environments.
 
     Attributes:
-        env: The given environment, vector or function.
+        env: The environment, vector environment or function, as passed to the constructor.
     """
 
     def __init__(
@@ -59,17 +59,18 @@ class Gymnasium(HostEnvironment, Native):
         """Wraps an environment, which agents copy.
 
         Args:
-            env: An environment, which is copied as it is now; a function that makes one; or a vector.
-                Agents with `n_envs=1` play in the environment itself.
-            eval_env: The environment for evaluations, if not `env`. Vectors that are wrapped as a whole,
-                and asynchronous vectors of unregistered environments, need one to be evaluated.
+            env: An environment, which is copied in its current state; a function that creates one; or a
+                vector environment. Agents with `n_envs=1` use the environment itself.
+            eval_env: The environment for evaluations, if not `env`. Needed to evaluate in vector
+                environments that are wrapped as a whole, and in asynchronous ones of unregistered
+                environments.
             vectorization_mode: `"sync"` steps one copy after another, `"async"` each in its own process,
-                which pays off if a step takes longer than sending its outcome.
+                which pays off if steps take longer than sending their results.
 
         Raises:
             TypeError: `env` or `eval_env` is none of the above.
             ValueError: The mode is unknown, actions or observations are not supported, or `eval_env` has
-                other spaces.
+                different spaces.
         """
         if vectorization_mode not in _VECTORS:
             raise ValueError(
@@ -120,11 +121,11 @@ class Gymnasium(HostEnvironment, Native):
         vectorization_mode: str = "sync",
         **options: Any,
     ) -> "Gymnasium":
-        """Makes an environment registered with Gymnasium.
+        """Creates an environment registered with Gymnasium.
 
         Args:
-            name: Name of the environment, such as `"HalfCheetah-v5"`, possibly after the package that
-                registers it, as in `"ale_py:ALE/Pong-v5"`.
+            name: Name of the environment, such as `"HalfCheetah-v5"`, possibly prefixed with the
+                package that registers it, as in `"ale_py:ALE/Pong-v5"`.
             vectorization_mode: See the constructor.
             **options: Passed to `gymnasium.make`.
 
@@ -150,7 +151,7 @@ class Gymnasium(HostEnvironment, Native):
 
     @property
     def plays_again(self) -> bool:
-        """Whether each episode has its own seed: not if a given vector starts episodes by itself."""
+        """Whether each episode has its own seed: not if a vector environment starts episodes itself."""
         is_vector = isinstance(self.env, VectorEnv)
         return not is_vector or autoreset_mode(self.env) == AutoresetMode.DISABLED
 
@@ -183,7 +184,7 @@ class Gymnasium(HostEnvironment, Native):
 
 
 def _vector_of(makers: Sequence[MakeEnv], mode: str = "sync") -> VectorEnv:
-    """Makes a vector with `AutoresetMode.DISABLED`."""
+    """Creates a vector with `AutoresetMode.DISABLED`."""
     # JAX has threads, which do not survive a fork.
     options = {"context": "spawn"} if mode == "async" else {}
     return _VECTORS[mode](
@@ -198,7 +199,7 @@ def _vector_of(makers: Sequence[MakeEnv], mode: str = "sync") -> VectorEnv:
 
 
 def _maker_of(env: object) -> MakeEnv | None:
-    """Returns a function that makes such environments; `None` if there is none."""
+    """Returns a function that creates such environments; `None` if there is none."""
     if isinstance(env, gymnasium.Env | VectorEnv):
         spec, like, make = _specification_of(env), env, _made_from
         if isinstance(env, VectorEnv):
@@ -242,12 +243,12 @@ def _without_windows(spec: EnvSpec) -> EnvSpec:
 
 
 def _made_from(spec: EnvSpec, **options: Any) -> gymnasium.Env:
-    """Makes an environment from a specification; it opens no window."""
+    """Creates an environment from a specification; it opens no window."""
     return gymnasium.make(_without_windows(spec), **options)
 
 
 def _one_of_vector(vector: EnvSpec, **options: Any) -> gymnasium.Env:
-    """Makes one environment from the specification of a vector."""
+    """Creates one environment from the specification of a vector."""
     spec = _without_windows(vector)
     for name in _OF_VECTORS:
         spec.kwargs.pop(name, None)
@@ -261,7 +262,7 @@ def _one_of_vector(vector: EnvSpec, **options: Any) -> gymnasium.Env:
 
 
 def _one_of(env: gymnasium.Env | VectorEnv | MakeEnv) -> gymnasium.Env | VectorEnv:
-    """The environment itself, or the one that a function makes."""
+    """The environment itself, or the one that a function creates."""
     if isinstance(env, gymnasium.Env | VectorEnv):
         return env
     made = env()

@@ -29,17 +29,17 @@ class _State(NamedTuple):
 
 
 class JaxMARL(Native):
-    """A JaxMARL environment, whose agents are the actors, in their order.
+    """A JaxMARL environment; its agents are the actors, in the same order.
 
-    Observations of different sizes are flattened and padded with zeros. If numbers of actions differ,
-    those that an actor lacks are masked; of continuous actions, extra components are cut off. Masks from
-    `get_avail_actions` apply.
+    Observations of different sizes are flattened and padded with zeros. If actors have different numbers
+    of actions, missing ones are masked, and extra components of continuous actions are dropped. Masks
+    from `get_avail_actions` apply.
 
-    JaxMARL terminates episodes at its `max_steps`; here that counts as truncation. JaxMARL does the
-    counting: its particle environments end one step later. An actor that leaves early, as in SMAX, or in
+    JaxMARL terminates episodes at its `max_steps`; here that counts as truncation. JaxMARL counts the
+    steps: its particle environments end one step later. An actor that leaves early, as in SMAX, or in
     JaxNav if robots evaporate, still chooses actions until the episode ends for all, as in JaxMARL;
-    `actor_mask` marks it as gone. In SMAX, the info entry `"won"` marks the actors whose team has just
-    won.
+    `actor_mask` marks it as gone. In SMAX, the info entry `"won"` marks the actors of a team that has
+    just won.
     """
 
     def __init__(self, env: Any) -> None:
@@ -65,11 +65,11 @@ class JaxMARL(Native):
 
     @classmethod
     def named(cls, name: str, **options: Any) -> Environment:
-        """Makes an environment by name.
+        """Creates an environment by name.
 
         Args:
             name: One of `names()`.
-            **options: Passed to `jaxmarl.make`. SMAX's `scenario` and Overcooked's `layout` may be
+            **options: Passed to `jaxmarl.make`. SMAX's `scenario` and Overcooked's `layout` can be
                 names, such as `"3m"` and `"cramped_room"`.
 
         Returns:

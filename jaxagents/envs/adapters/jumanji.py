@@ -26,13 +26,13 @@ _OTHER_MASK = "allowed"
 class Jumanji(Native):
     """A jumanji environment.
 
-    Observations become dicts of the fields of jumanji's. If an action has several discrete parts and the
-    mask covers all their combinations, as in Minesweeper, the combinations are enumerated, so that the
-    mask applies. A mask that covers neither the combinations nor each part stays in the observation
-    under the name `"allowed"`, and restricts nothing.
+    Observations become dicts, keyed by jumanji's field names. If an action has several discrete parts
+    and the mask covers all their combinations, as in Minesweeper, the combinations are enumerated, so
+    that the mask applies. A mask that covers neither the combinations nor each part stays in the
+    observation as `"allowed"`, and restricts nothing.
 
-    Jumanji terminates most episodes, even at `time_limit`; here an episode that ends at that step is
-    truncated. Several rewards are summed.
+    Jumanji terminates most episodes, even at `time_limit`; here, an episode that ends at that step is
+    truncated. Multiple rewards are summed.
     """
 
     def __init__(self, env: Any) -> None:
@@ -42,7 +42,7 @@ class Jumanji(Native):
             env: The environment.
 
         Raises:
-            TypeError: `env` is a vectorised environment, or its kind of actions is not supported.
+            TypeError: `env` is a vectorised environment, or its actions are not supported.
         """
         super().__init__(_without_wrappers(env))
         spec = self.env.action_spec
@@ -68,7 +68,7 @@ class Jumanji(Native):
 
     @classmethod
     def named(cls, name: str, **options: Any) -> Environment:
-        """Makes an environment by name.
+        """Creates an environment by name.
 
         Args:
             name: One of `names()`.
@@ -175,7 +175,7 @@ def _space(spec: Any) -> Space:
     """Converts an action specification to a space.
 
     Raises:
-        TypeError: This kind of actions is not supported.
+        TypeError: Actions of this kind are not supported.
     """
     specs = require("jumanji.specs", "jumanji")
     if isinstance(spec, specs.DiscreteArray):

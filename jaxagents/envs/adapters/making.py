@@ -1,4 +1,4 @@
-"""Makes environments from names, and from anything else that an agent accepts."""
+"""Creates environments from names, and from anything else that an agent accepts."""
 
 import contextlib
 import importlib
@@ -26,7 +26,7 @@ _OF_OTHER_PACKAGES = (
 
 
 def as_environment(env: Any, params: PyTree = None) -> Environment:
-    """Makes an `Environment` from anything that an agent accepts.
+    """Creates an `Environment` from anything that an agent accepts.
 
     Args:
         env: An environment of gymnax or another supported suite, its name, any object with `reset_env`
@@ -82,7 +82,7 @@ def _is_environment(x: Any) -> bool:
 
 
 def make(name: str, **options: Any) -> Environment:
-    """Makes an environment by name.
+    """Creates an environment by name.
 
     ```python
     agent = PPO(jaxagents.make("brax:ant"), None, config)

@@ -17,7 +17,7 @@ from jaxagents.envs.spaces import Box, Composite, Space
 
 
 class TimedState(NamedTuple):
-    """A state with the time, for suites that do not tell truncation from termination.
+    """A state with the time, for suites that do not distinguish truncation from termination.
 
     Attributes:
         native: The suite's own state.
@@ -45,7 +45,7 @@ class Native(Environment):
     @classmethod
     @abc.abstractmethod
     def named(cls, name: str, **options: Any) -> Environment:
-        """Makes an environment by name.
+        """Creates an environment by name.
 
         Args:
             name: One of `names()`.
@@ -102,7 +102,7 @@ def flag(x: ArrayLike) -> Bool[Array, ""]:
 
 
 def space_like(obs: PyTree) -> Space:
-    """A space of all observations of these shapes, for suites whose own is missing or wrong."""
+    """A space of all observations of these shapes, for suites without a correct space."""
     if isinstance(obs, Mapping):
         return Composite({name: space_like(part) for name, part in obs.items()})
     if isinstance(obs, tuple):

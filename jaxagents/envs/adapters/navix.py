@@ -15,7 +15,7 @@ from jaxagents.envs.spaces import Discrete
 
 
 class Navix(Native):
-    """A navix environment, whose `max_steps` is the time limit."""
+    """A navix environment; its `max_steps` is the time limit."""
 
     def __init__(self, env: Any) -> None:
         """Wraps an environment.
@@ -31,7 +31,7 @@ class Navix(Native):
 
     @classmethod
     def named(cls, name: str, **options: Any) -> Environment:
-        """Makes an environment by name.
+        """Creates an environment by name.
 
         Args:
             name: One of `names()`.

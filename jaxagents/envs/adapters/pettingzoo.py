@@ -34,20 +34,21 @@ class PettingZoo(HostEnvironment, Native):
     agent = IPPO(env, None, ippo.AgentConfig(n_envs=8))
     ```
 
-    Its possible agents are the actors, in their order. `actor_mask` marks the actors that are playing:
-    steps of actors that leave early or join late are masked out while they are away. An episode is over
-    once no actor is left. It counts as truncated if an actor that played to the end was truncated.
+    Its possible agents are the actors, in the same order. `actor_mask` marks the actors that are
+    playing: steps of actors that leave early or join late are masked out while they are away. An episode
+    is over once no actor is left. It counts as truncated if an actor that played to the end was
+    truncated.
 
-    Observations that are not identical boxes are flattened and padded with zeros. If numbers of actions
-    differ, actions that an actor does not have are masked; of continuous actions, extra components are
-    cut off. An entry `"action_mask"` in observations or infos applies.
-    [`MAPPO`][jaxagents.mappo.MAPPO] feeds `state()` to its critic.
+    Observations that are not identical boxes are flattened and padded with zeros. If actors have
+    different numbers of actions, missing ones are masked, and extra components of continuous actions are
+    dropped. An entry `"action_mask"` in observations or infos applies. [`MAPPO`][jaxagents.mappo.MAPPO]
+    feeds `state()` to its critic.
 
     An agent plays in `config.n_envs` copies, stepped one after another. Each episode has its own seed,
     so a resumed run continues as if it had never been interrupted.
 
     Attributes:
-        env: The given environment, environments or function.
+        env: The environment, environments or function, as passed to the constructor.
         agents: The possible agents.
     """
 
@@ -60,13 +61,13 @@ class PettingZoo(HostEnvironment, Native):
         """Wraps an environment, which agents copy.
 
         Args:
-            env: A parallel environment, which is copied by pickling; a function that makes one; or as
-                many environments as an agent plays in.
+            env: A parallel environment, which is copied by pickling; a function that creates one; or a
+                sequence of `n_envs` environments.
             eval_env: The environment for evaluations, if not `env`.
 
         Raises:
             TypeError: `env` or `eval_env` is none of the above, its agents take turns (`AECEnv`), or
-                their action spaces are of different kinds.
+                they have different kinds of action spaces.
             ValueError: Actions or observations are not supported, or environments differ.
         """
         super().__init__(env)
@@ -111,7 +112,7 @@ class PettingZoo(HostEnvironment, Native):
 
     @classmethod
     def named(cls, name: str, **options: Any) -> "PettingZoo":
-        """Makes an environment registered with PettingZoo, or one from `mpe2`.
+        """Creates an environment registered with PettingZoo, or one from `mpe2`.
 
         Args:
             name: Name of the environment, such as `"butterfly/pistonball-v6"` or
@@ -125,7 +126,7 @@ class PettingZoo(HostEnvironment, Native):
 
     @classmethod
     def names(cls) -> list[str]:
-        """The names of all registered parallel environments, and of those in `mpe2`."""
+        """The names of all registered parallel environments, and of the ones in `mpe2`."""
         modules = []
         if importlib.util.find_spec("mpe2") is not None:
             modules = importlib.import_module("mpe2.all_modules").mpe_environments
@@ -179,7 +180,7 @@ class PettingZoo(HostEnvironment, Native):
 
 @dataclasses.dataclass(frozen=True)
 class _Recipe:
-    """Makes an environment by name, with options."""
+    """Creates an environment by name, with options."""
 
     name: str
     options: dict[str, Any]
@@ -200,7 +201,7 @@ class _Recipe:
 
 
 def _maker_of(env: object) -> MakeParallel | None:
-    """Returns a function that makes such environments; `None` if there is none."""
+    """Returns a function that creates such environments; `None` if there is none."""
     if isinstance(env, Sequence) and not isinstance(env, str) and env:
         for each in env:
             _check_parallel(each)

@@ -38,9 +38,9 @@ def random_opponent(
 class Pgx(Native):
     """A pgx game in which the agent is one of the players.
 
-    A step takes the agent's action and then the other players', until it is the agent's turn again or
-    the game is over; rewards along the way are summed. pgx draws who begins each game. Games of one
-    player have no opponent.
+    A step plays the agent's action and then the other players' actions, until it is the agent's turn
+    again or the game is over; rewards along the way are summed. pgx chooses at random who begins. Games
+    for one player have no opponent.
 
     Attributes:
         opponent: Chooses the actions of all other players.
@@ -61,7 +61,7 @@ class Pgx(Native):
 
     @classmethod
     def named(cls, name: str, opponent: Opponent = random_opponent, **options: Any) -> Environment:
-        """Makes a game by name.
+        """Creates a game by name.
 
         Args:
             name: One of `names()`.
@@ -87,7 +87,7 @@ class Pgx(Native):
         """Returns the same game against another opponent.
 
         Args:
-            opponent: Chooses the actions of all other players. Inside a compiled program it may read
+            opponent: Chooses the actions of all other players. Inside a compiled program, it may use
                 traced arrays, such as policy parameters.
 
         Returns:

@@ -13,7 +13,7 @@ from jaxagents.envs.environment import Environment
 class Playground(Brax):
     """A MuJoCo Playground environment, or your own subclass of its `MjxEnv`.
 
-    Steps work as in brax, and actions lie between -1 and 1. `max_steps` is the environment's
+    Steps work as in brax, and actions are in [-1, 1]. `max_steps` is the environment's
     `episode_length`, if its configuration has one.
     """
 
@@ -25,7 +25,7 @@ class Playground(Brax):
             max_steps: Time limit, in steps; `None` uses the limit of the configuration.
 
         Raises:
-            TypeError: The environment simulates with warp.
+            TypeError: The environment is simulated with warp.
         """
         if env._config.get("impl") == "warp":
             raise TypeError(
@@ -37,7 +37,7 @@ class Playground(Brax):
 
     @classmethod
     def named(cls, name: str, episode_length: int | None = None, **options: Any) -> Environment:
-        """Makes an environment by name.
+        """Creates an environment by name.
 
         Args:
             name: One of `names()`.

@@ -16,9 +16,9 @@ _N_LAYERS = 2
 
 
 class XMiniGrid(Native):
-    """An xminigrid environment with its parameters, whose `max_steps` is the time limit.
+    """An xminigrid environment with its parameters; their `max_steps` is the time limit.
 
-    In XLand the task is the environment's ruleset. Wrappers that change it are kept, autoreset wrappers
+    In XLand, the task is the environment's ruleset. Wrappers that change it are kept; autoreset wrappers
     are removed.
     """
 
@@ -42,7 +42,7 @@ class XMiniGrid(Native):
 
     @classmethod
     def named(cls, name: str, **options: Any) -> Environment:
-        """Makes an environment by name.
+        """Creates an environment by name.
 
         Args:
             name: One of `names()`.

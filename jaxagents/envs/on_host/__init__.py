@@ -1,1 +1,1 @@
-"""Environments stepped on the host: those of Gymnasium, vectorised or not, and PettingZoo."""
+"""Environments stepped on the host, from Gymnasium and PettingZoo."""

@@ -48,7 +48,7 @@ def as_observation(observation: PyTree) -> PyTree:
 def in_types_of(example: PyTree, observation: PyTree) -> PyTree:
     """Casts an observation to the entries and dtypes of an example.
 
-    Encoders tell 0..255 from 0..1 by the dtype, which would be wrong if an environment returned integers
+    Encoders distinguish 0..255 from 0..1 by dtype, which would fail if an environment returned integers
     from a space of real numbers.
 
     Args:
@@ -113,7 +113,7 @@ def example_seen(space: spaces.Space) -> PyTree:
 
 
 def own_space(space: spaces.Space) -> Space:
-    """Converts a Gymnasium space to one of ours, which have no random generator.
+    """Converts a Gymnasium space to one of our spaces, which have no random generator.
 
     Args:
         space: The space.

@@ -1,4 +1,4 @@
-"""Copying of environments that a user made, and may have modified since."""
+"""Copying of environments that a user created, and may have modified since."""
 
 import contextlib
 import copyreg
@@ -29,15 +29,15 @@ _NOT_COMPARED = re.compile(
     rf"^episode_(count|start_time)$|(return|length|time)_queue$|{_POINTERS}",
     re.IGNORECASE,
 )
-"""Names of attributes that do not tell how an environment behaves. Some belong to Gymnasium's wrappers,
-which record what was played."""
+"""Names of attributes that do not affect how an environment behaves. Some belong to Gymnasium's
+wrappers, which record episodes."""
 
 
 class Copier(NamedTuple):
     """A way to copy an environment.
 
     Attributes:
-        make: Makes a copy that opens no window, with an optional `render_mode`; `None` if the
+        make: Creates a copy that opens no window, with an optional `render_mode`; `None` if the
             environment cannot be copied.
         differing: Names of the attributes in which copies differ from the environment.
     """
@@ -52,12 +52,12 @@ class Copier(NamedTuple):
 
 
 class PickledEnvironment(NamedTuple):
-    """Makes copies of an environment from its pickled bytes."""
+    """Creates copies of an environment from its pickled bytes."""
 
     pickled: bytes
 
     def __call__(self, render_mode: str | None = None) -> Any:
-        """Makes a copy."""
+        """Creates a copy."""
         return _with_render_mode(pickle.loads(self.pickled), render_mode)
 
 
@@ -85,7 +85,7 @@ def copier_of(env: Any, from_specification: MakeCopy | None = None) -> Copier:
 
     Args:
         env: The Gymnasium or PettingZoo environment.
-        from_specification: Makes an environment from the specification, if there is one.
+        from_specification: Creates an environment from the specification, if there is one.
 
     Returns:
         The way to copy it.

@@ -79,14 +79,14 @@ class _MadeCopies:
 class HostEnvironment(Environment):
     """An environment that is stepped on the host, outside compiled programs.
 
-    Agents collect experience in many copies of it, and learn from it with the same programs as for
-    compiled environments. Two environments are equal if their `identity` is.
+    Agents collect experience in many copies, and learn from it with the same programs as for compiled
+    environments. Two environments are equal if their `identity` is.
     """
 
     on_host = True
 
     def __init__(self, env: Any) -> None:
-        """Stores an environment, or whatever else the user passed; adapters set the rest."""
+        """Stores the user's environment, or the source of one; adapters set the rest."""
         self.env = env
         self._copies = _MadeCopies()
         self._all_copies = weakref.WeakSet([self._copies])
@@ -168,7 +168,7 @@ class HostEnvironment(Environment):
 
     @abc.abstractmethod
     def _more_copies(self, purpose: str, n_envs: int, terms: Terms) -> Copies:
-        """Makes copies; see `playing`."""
+        """Creates copies; see `playing`."""
 
     def to_agent(self, obs: PyTree, like: PyTree) -> PyTree:
         """Converts an observation of the user's environment for agents.
@@ -288,7 +288,7 @@ class HostEnvironment(Environment):
         return state
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the copies, which are made again if needed."""
+        """Everything but the copies, which are recreated if needed."""
         from jaxagents.envs.on_host.copying import PickledEnvironment  # imports Gymnasium
 
         left_out = {"_copies", "_all_copies"}

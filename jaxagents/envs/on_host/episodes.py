@@ -60,7 +60,7 @@ class Copies(abc.ABC):
     Attributes:
         n_envs: Number of environments.
         given: The user's object that holds them, which the user closes and may use elsewhere; `None` if
-            we made them.
+            we created them.
         starts_episodes: Whether they start the next episode by themselves.
         action_space: Action space of one environment; with several actors, of one actor.
         infos: Reads the kept info entries.
@@ -96,7 +96,7 @@ class Copies(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Closes the environments, unless the user made them."""
+        """Closes the environments, unless the user created them."""
 
 
 def check_distinct(envs: Collection[object], others: Collection[object] = ()) -> None:
@@ -150,8 +150,8 @@ class HostEpisodes:
     Attributes:
         max_steps: Time limit, in steps.
         obs: The current observations.
-        pictures: Images since the last restart, if they are drawn: one of the first episode's start, and
-            one per step.
+        pictures: Images since the last restart, if drawn: one of the first episode's start, and one per
+            step.
         infos: Reads the kept info entries.
         environments: The unwrapped environments; see `Copies`.
     """

@@ -1,4 +1,4 @@
-"""Copies of a PettingZoo parallel environment, whose agents are the actors: one row of arrays each."""
+"""Copies of a PettingZoo parallel environment; its agents are the actors, one row of arrays each."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -37,7 +37,7 @@ class Actors:
     """The possible agents of an environment, and the arrays of their observations and actions.
 
     Observations from identical boxes stay as they are; any others are flattened and padded with zeros.
-    If numbers of actions differ, actions that an actor does not have are masked.
+    If actors have different numbers of actions, missing ones are masked.
 
     Attributes:
         agents: Names of the agents, in the order of the rows.
@@ -132,7 +132,7 @@ class Actors:
     def actions(
         self, action: PyTree[Shaped[np.ndarray, "actors ..."]], agents: Sequence[str]
     ) -> dict[str, Any]:
-        """Converts actions of all actors to a dict of those of the given agents."""
+        """Converts actions of all actors to a dict of the given agents' actions."""
         return {agent: self._action(action, self.agents.index(agent)) for agent in agents}
 
     def _action(self, action: PyTree, i: int) -> Any:
@@ -277,7 +277,7 @@ class ParallelCopies(Copies):
         return np.array(self._envs[0].render())  # environments may reuse one array
 
     def close(self) -> None:
-        """Closes the environments, unless the user made them."""
+        """Closes the environments, unless the user created them."""
         if self.given is None:
             for env in self._envs:
                 env.close()

@@ -1,4 +1,4 @@
-"""Vectors of Gymnasium environments in any autoreset mode, and checks of their outputs."""
+"""Gymnasium vector environments in any autoreset mode, and checks of their outputs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ _FINAL = "final_obs", "final_observation"
 
 
 class Vector(Copies):
-    """A vector of Gymnasium environments.
+    """A Gymnasium vector environment.
 
     With `AutoresetMode.DISABLED`, the caller starts the next episode. Otherwise the vector does, in the
     step that ends an episode or in the next one.
@@ -97,7 +97,7 @@ class Vector(Copies):
         return np.array(pictures[0])  # environments may reuse one array
 
     def close(self) -> None:
-        """Closes the vector and its processes, unless the user made it."""
+        """Closes the vector and its processes, unless the user created it."""
         if self.given is None:
             self.env.close()
 

@@ -1,8 +1,8 @@
 """Random image augmentations.
 
-Images are `uint8`, or floats in 0..1, shaped `(*batch, height, width, channels)` with any number of
-batch axes, and so are the results. Every image of a batch is changed differently. The same key gives
-the same changes, so you can use it for both observations and next observations.
+Images and results are `uint8`, or floats in 0..1, shaped `(*batch, height, width, channels)` with any
+number of batch axes. Each image in a batch is changed differently. The same key gives the same changes,
+so you can use it for both observations and next observations.
 """
 
 import functools
@@ -46,7 +46,7 @@ def augment(key: RandomKey, images: AnyImages, steps: Mapping[str, Mapping[str, 
 
     Raises:
         ValueError: An augmentation does not exist.
-        TypeError: An augmentation does not have an option, or `key` is not a random key.
+        TypeError: An augmentation does not have the given option, or `key` is not a random key.
     """
     key, images = as_key(key), jnp.asarray(images)
     for i, (name, options) in enumerate(steps.items()):
@@ -135,7 +135,7 @@ def random_resized_crop(
         scale: Smallest and largest fraction of an image's area; with (1, 1) here and for `ratio`,
             nothing changes.
         ratio: Smallest and largest aspect ratio (width to height) of the part relative to the image's;
-            drawn log-uniformly. A part that does not fit into the image is cut off.
+            drawn log-uniformly. A part that does not fit into the image is cropped.
 
     Returns:
         The resized parts.
@@ -165,7 +165,7 @@ def random_resized_crop(
 
 @_augmentation
 def random_flip(key: RandomKey, images: Images, *, probability: float = 0.5) -> Images:
-    """Swaps left and right.
+    """Flips images horizontally.
 
     Args:
         key: Random key.
@@ -254,7 +254,7 @@ def solarize(
     Args:
         key: Random key.
         images: Images.
-        threshold: Fraction of the full range; values from there on are inverted.
+        threshold: Fraction of the full range; values at or above it are inverted.
         probability: Probability that an image is changed.
 
     Returns:
@@ -305,8 +305,8 @@ def gaussian_blur(
         images: Images.
         sigma: Smallest and largest standard deviation of the kernel in pixels; (0, 0) changes nothing.
         kernel_size: Height and width of the kernel, an odd number; by default about a tenth of the
-            images' smaller side, and at least 3. If that side is a single pixel, images stay as they
-            are.
+            images' smaller side, and at least 3. If that side is a single pixel, images are left
+            unchanged.
         probability: Probability that an image is changed.
 
     Returns:

@@ -26,7 +26,7 @@ he_normal = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 class Conv(nn.Module):
     """A two-dimensional convolution with a square kernel.
 
-    It computes the same as `flax.linen.Conv`, with [`convolve`][jaxagents.networks.vision.convolve].
+    Equivalent to `flax.linen.Conv`, with [`convolve`][jaxagents.networks.vision.convolve].
 
     Attributes:
         features: Number of output channels.
@@ -67,9 +67,9 @@ class Conv(nn.Module):
 def convolve(x: Images, kernel: Kernel, stride: int = 1, padding: int = 0) -> Maps:
     """A two-dimensional convolution (without flipping the kernel, as usual in networks).
 
-    XLA's convolutions are as fast as any on CPU except in four cases, which are computed differently
-    here: gradients, which take up to fifty times as long inside a loop as outside, kernels of one pixel
-    or larger than the image, and few output channels. On other devices this is XLA's convolution.
+    On CPU, XLA's convolutions are as fast as any except in four cases, which are computed differently
+    here: gradients, which take up to fifty times as long inside a loop as outside; kernels of one pixel;
+    kernels larger than the image; and few output channels. On other devices, this is XLA's convolution.
 
     Args:
         x: Images.
@@ -204,8 +204,8 @@ def max_pool(
 ) -> Float[Array, "batch out_height out_width channels"]:
     """Max pooling over square windows.
 
-    It computes the same as `flax.linen.max_pool`, but as maxima of slices, whose gradient is several
-    times as fast on CPU. Equal pixels of a window share the gradient.
+    Equivalent to `flax.linen.max_pool`, but computed as maxima of slices, whose gradient is several
+    times as fast on CPU. Equal pixels in a window share the gradient.
 
     Args:
         x: Images.

@@ -22,11 +22,11 @@ _MEAN_AND_STD: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 
 
 class Encoder(nn.Module):
-    """Base class of networks that turn images into feature vectors.
+    """Base class of networks that map images to feature vectors.
 
     A subclass defines `encode`, which maps scaled images with one batch axis to features. Integer images
-    are expected in 0..255, floats in 0..1. If the observation space declares another range, agents with
-    this `encoder` divide images by its upper bound first.
+    are expected in 0..255, floats in 0..1. If the observation space declares a different range, agents
+    with this `encoder` first divide images by its upper bound.
 
     Attributes:
         scaling: Range of the scaled pixels: `"unit"` for 0..1, `"signed"` for -1..1, or `"imagenet"` for
@@ -98,11 +98,11 @@ class Encoder(nn.Module):
 class AtariEncoder(Encoder):
     """The three convolutions of DQN; 3136 features for images of 84 x 84 pixels.
 
-    Mnih et al., 2015, "Human-level control through deep reinforcement learning". The fully connected
-    layer of the paper is left to the network on top of the encoder.
+    Mnih et al., 2015, "Human-level control through deep reinforcement learning". The paper's fully
+    connected layer is left to the network on top of the encoder.
 
     Attributes:
-        width: Multiplier of the numbers of channels, 32, 64 and 64.
+        width: Multiplier of the channel counts, 32, 64 and 64.
     """
 
     width: int = 1
@@ -124,12 +124,12 @@ class ImpalaEncoder(Encoder):
     """The "deep" convolutional network of IMPALA; 2048 features for images of 64 x 64 pixels.
 
     Espeholt et al., 2018, "IMPALA: Scalable distributed deep-RL with importance weighted actor-learner
-    architectures", figure 3. Every section has a convolution, a max pooling that halves the image, and
+    architectures", figure 3. Each section has a convolution, a max pooling that halves the image, and
     residual blocks of two convolutions. The paper's later layers are left to the network on top.
 
     Attributes:
         sections: Number of channels of each section.
-        width: Multiplier of these numbers.
+        width: Multiplier of these channel counts.
         n_blocks: Number of residual blocks per section.
     """
 

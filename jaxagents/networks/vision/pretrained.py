@@ -46,10 +46,10 @@ def load_pretrained(variables: Mapping[str, PyTree], path: str | os.PathLike) ->
     Args:
         variables: Nested dict of arrays, or of their shapes (`jax.eval_shape`): all of a network's
             variables or a subtree.
-        path: A file such as [`save_pretrained`][jaxagents.networks.vision.save_pretrained] writes.
+        path: A file in the format of [`save_pretrained`][jaxagents.networks.vision.save_pretrained].
 
     Returns:
-        A dict like `variables` with the arrays of the file, cast to the dtypes of `variables`.
+        A dict like `variables` with the file's arrays, cast to the dtypes of `variables`.
 
     Raises:
         FileNotFoundError: The file does not exist.
@@ -82,8 +82,8 @@ def from_torch_resnet(
         The collections `params` and `batch_stats`, cast to the dtypes of `variables`.
 
     Raises:
-        ValueError: A name is not one of a ResNet, or names or shapes differ from the network's, such as
-            those of a ResNet-34 from a ResNet-18's.
+        ValueError: A name does not belong to a ResNet, or names or shapes differ from the network's, as
+            with a ResNet-34's weights for a ResNet-18.
     """
     arrays = {}
     for name, tensor in tensors.items():

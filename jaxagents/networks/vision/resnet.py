@@ -166,8 +166,8 @@ class PreActivationBottleneck(nn.Module):
 class GroupNorm(nn.Module):
     """Normalises groups of channels of each image to zero mean and unit variance.
 
-    It computes the same as `flax.linen.GroupNorm`, several times as fast on CPU. Wu and He, 2018,
-    "Group normalization".
+    Equivalent to `flax.linen.GroupNorm`, but several times as fast on CPU. Wu and He, 2018, "Group
+    normalization".
 
     Attributes:
         n_groups: Maximum number of groups; lowered until it divides the number of channels.
