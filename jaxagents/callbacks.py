@@ -1,4 +1,4 @@
-"""Callbacks, which watch a run and may end it early."""
+"""Callbacks, which watch a run and may stop it early."""
 
 import dataclasses
 from collections.abc import Callable, Iterable
@@ -16,15 +16,15 @@ _NOT_NEGATIVE = Interval(0.0, float("inf"), infinite=True)
 
 
 class Progress(NamedTuple):
-    """The progress of a run, or of a sweep, whose members advance together.
+    """The progress of a run, or of a sweep, in which all members advance together.
 
     Attributes:
-        step: Number of updates made so far.
-        n_steps: Number of updates of the complete run.
-        seconds: Seconds since the run began or resumed, including compilation.
-        metrics: Means of the newest evaluation point by name, such as `"returns"`; in a sweep, over all
-            members.
-        history: The metrics since the run first began, with a leading axis of evaluation points; in a
+        step: Number of updates so far.
+        n_steps: Total number of updates.
+        seconds: Seconds since the run started or resumed, including compilation.
+        metrics: Mean metrics of the latest evaluation point by name, such as `"returns"`; in a sweep,
+            over all members.
+        history: All metrics since the run first started, with a leading axis of evaluation points; in a
             sweep, with axes `(n_points, n_sets, n_seeds)`.
         runner: The state of the run. Later updates donate its arrays: copy what you keep, for example
             with `jax.device_get`. In a sweep, the runners with leading axes `(n_sets, n_seeds)` at
@@ -40,7 +40,7 @@ class Progress(NamedTuple):
 
 
 class Callback:
-    """Base class of callbacks. Override one method or both.
+    """Base class of callbacks. Override one or both methods.
 
     ```python
     class Report(Callback):
@@ -48,17 +48,17 @@ class Callback:
             print(progress.step, progress.metrics["returns"])
     ```
 
-    An error in a callback ends the run; nothing is lost.
+    An error in a callback stops the run; nothing is lost.
     """
 
     def on_point(self, progress: Progress) -> bool | None:
-        """Called after each evaluation point, first before any update.
+        """Called after each evaluation point, including the one before the first update.
 
         Args:
             progress: The progress of the run.
 
         Returns:
-            Whether to end the run; `None` for no.
+            Whether to stop the run; `None` means no.
         """
 
     def on_chunk(self, progress: Progress) -> bool | None:
@@ -68,16 +68,16 @@ class Callback:
             progress: The progress of the run.
 
         Returns:
-            Whether to end the run; `None` for no.
+            Whether to stop the run; `None` means no.
         """
 
 
 @dataclasses.dataclass
 class StopAtReturn(Callback):
-    """Ends a run once the mean return of an evaluation reaches a target.
+    """Stops a run once the mean return of an evaluation reaches a target.
 
     Attributes:
-        target: The mean return.
+        target: The target.
         metric: Name of the metric.
     """
 
@@ -88,22 +88,22 @@ class StopAtReturn(Callback):
         _ANY.check("target", self.target)
 
     def on_point(self, progress: Progress) -> bool:
-        """Compares the newest evaluation with the target."""
+        """Compares the latest evaluation with the target."""
         return _mean(progress, self.metric) >= self.target
 
 
 @dataclasses.dataclass
 class StopOnPlateau(Callback):
-    """Ends a run whose mean return has stopped improving.
+    """Stops a run once its mean return stops improving.
 
     Leading NaNs do not count: losses are NaN before the first update.
 
-    In a resumed run, earlier evaluations count too: a run that it has ended makes no more updates when
-    resumed with it.
+    In a resumed run, earlier evaluations count too: resuming a run that it stopped, with the same
+    callback, makes no more updates.
 
     Attributes:
-        patience: Number of evaluations without improvement after which the run ends.
-        min_improvement: The smallest increase that counts as an improvement.
+        patience: Number of evaluations without improvement after which the run stops.
+        min_improvement: Smallest increase that counts as an improvement.
         metric: Name of the metric.
     """
 
@@ -129,10 +129,10 @@ class StopOnPlateau(Callback):
 
 @dataclasses.dataclass
 class StopAfter(Callback):
-    """Ends a run after some time, including compilation.
+    """Stops a run after some time, including compilation.
 
     Attributes:
-        seconds: The time.
+        seconds: The time, in seconds.
     """
 
     seconds: float

@@ -1,4 +1,4 @@
-"""A disk cache of compiled programs, so that restarting a script compiles nothing."""
+"""A disk cache of compiled programs, so that restarting a script does not recompile."""
 
 import hashlib
 import os
@@ -17,11 +17,11 @@ _LARGEST = 2**31
 
 
 def cache_programs(directory: str | os.PathLike | None = None) -> Path:
-    """Turns on JAX's cache of compiled programs on disk.
+    """Turns on JAX's disk cache of compiled programs.
 
     Call it before anything is compiled. The second start of a script then gives the same results without
-    compiling. Programs from another version of JAX or another kind of machine are not reused. A cache
-    that is already set up, for example with `JAX_COMPILATION_CACHE_DIR`, stays in use.
+    compiling. Programs from a different version of JAX or a different kind of machine are not reused. A
+    cache that is already set up, for example with `JAX_COMPILATION_CACHE_DIR`, stays in use.
 
     ```python
     import jaxagents
@@ -33,7 +33,7 @@ def cache_programs(directory: str | os.PathLike | None = None) -> Path:
         directory: A folder; by default the user's cache, such as `~/.cache/jaxagents` on Linux.
 
     Returns:
-        The folder of the programs for this kind of machine.
+        The folder with the programs for this kind of machine.
     """
     known = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
     if known is not None:

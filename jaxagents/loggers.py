@@ -46,7 +46,7 @@ def as_loggers(loggers: object) -> list[Logger]:
 
 
 class ClosingLogger(contextlib.AbstractContextManager, abc.ABC):
-    """A logger to close: use it in a `with` statement, or call `close`.
+    """Base class of loggers to close: use them in a `with` statement, or call `close`.
 
     ```python
     with TensorBoardLogger("runs/1") as logger:
@@ -81,7 +81,7 @@ class ConsoleLogger(ClosingLogger):
         """Takes the stream to write to.
 
         Args:
-            stream: An open text stream; by default the standard output.
+            stream: An open text stream; by default standard output.
         """
         self._stream = stream
 
@@ -93,18 +93,18 @@ class ConsoleLogger(ClosingLogger):
         tqdm.write("  ".join(columns), file=self._stream)
 
     def close(self) -> None:
-        """Does nothing: the stream is not its own to close."""
+        """Does nothing: the stream belongs to the caller."""
 
 
 class JSONLLogger(ClosingLogger):
     """Appends a line of JSON to a file for each step, with NaN as `null` and infinity as `"inf"`."""
 
     def __init__(self, path: str | os.PathLike, step_name: str = "update_step") -> None:
-        """Takes the path of a file, and keeps what it holds.
+        """Takes the path of a file, whose contents are kept.
 
         Args:
-            path: The file. It and its folder need not exist. A later `chdir` does not change it.
-            step_name: Key of the step; `"update_step"` is what agents count.
+            path: The file. It and its folder need not exist. A later `chdir` does not affect it.
+            step_name: Key of the step; agents count in `"update_step"`.
 
         Raises:
             IsADirectoryError: The path is a folder.
@@ -135,7 +135,7 @@ class JSONLLogger(ClosingLogger):
         _append(self._path, f"{line}\n".encode())
 
     def close(self) -> None:
-        """Does nothing: every line is written at once."""
+        """Does nothing: each line is written immediately."""
 
 
 class TensorBoardLogger(ClosingLogger):
@@ -145,7 +145,7 @@ class TensorBoardLogger(ClosingLogger):
         """Opens a new event file.
 
         Args:
-            directory: Folder of this run, which need not exist.
+            directory: Folder of the run, which need not exist.
 
         Raises:
             ImportError: tensorboardX is not installed.
@@ -170,7 +170,7 @@ class WandbLogger(ClosingLogger):
     """Logs to a new run on Weights & Biases (extra `wandb`).
 
     Attributes:
-        run: The wandb run, to log anything else to it.
+        run: The wandb run, for logging anything else.
     """
 
     def __init__(
@@ -187,15 +187,15 @@ class WandbLogger(ClosingLogger):
 
         Args:
             project: The project.
-            name: Name of the run. The time is appended to make it unique.
-            group: Group of runs that belong together, such as the seeds of an experiment.
+            name: Name of the run, to which the time is appended to make it unique.
+            group: Group of related runs, such as the seeds of an experiment.
             config: The settings of the run: a dataclass, or a dict that may hold dataclasses, such as
-                the configuration and the hyperparameters of an agent.
+                an agent's configuration and hyperparameters.
             mode: `"online"`, `"offline"` or `"disabled"`; by default the environment variable
                 `WANDB_MODE`, or online.
-            directory: Folder for the files of the run, which need not exist; by default the working
+            directory: Folder for the run's files, which need not exist; by default the working
                 directory.
-            **settings: Further arguments of `wandb.init`, such as `entity`, `tags` and `settings`.
+            **settings: Additional arguments of `wandb.init`, such as `entity`, `tags` and `settings`.
 
         Raises:
             ImportError: wandb is not installed.

@@ -30,11 +30,11 @@ def initialize(
     heartbeat_timeout_seconds: int = 30,
     **options: Any,
 ) -> None:
-    """Lets this process train together with others.
+    """Connects this process to the others of a distributed run.
 
-    Call it before JAX computes anything; importing gymnax already does. Under Slurm, under Open MPI and
-    on TPUs, JAX detects all arguments. A single process continues alone, so that a script may always
-    start with this call. A second call does nothing.
+    Call it before JAX computes anything, and so before importing gymnax. Under Slurm, under Open MPI
+    and on TPUs, JAX detects all arguments. A single process continues alone, so a script can
+    always start with this call. A second call does nothing.
 
     ```python
     from jaxagents import sharding
@@ -44,15 +44,15 @@ def initialize(
     agent.train(rng, hyperparams, mesh=sharding.make_mesh())
     ```
 
-    This is `jax.distributed.initialize`, except that when a process dies, the others end after 30
-    seconds instead of 100.
+    This is `jax.distributed.initialize`, except that the other processes stop 30 seconds after one dies,
+    instead of 100.
 
     Args:
         coordinator_address: Host and port of process 0, such as `"10.0.0.1:12345"`.
         num_processes: Number of processes.
         process_id: Index of this process, from 0.
         heartbeat_timeout_seconds: Seconds without a heartbeat after which a process counts as dead.
-        **options: Further arguments of `jax.distributed.initialize`.
+        **options: Additional arguments of `jax.distributed.initialize`.
 
     Raises:
         ValueError: Only some of the first three arguments are given, and JAX cannot detect the others.
@@ -82,7 +82,7 @@ def _is_alone(num_processes: int | None) -> bool:
 
 
 def make_mesh(n_devices: int | None = None) -> Mesh:
-    """Makes a mesh with one axis, for `agent.train(..., mesh=make_mesh(4))`.
+    """Creates a mesh with one axis, for `agent.train(..., mesh=make_mesh(4))`.
 
     Args:
         n_devices: Number of devices over all processes; by default, all devices.
@@ -106,9 +106,9 @@ def make_mesh(n_devices: int | None = None) -> Mesh:
 
 
 def shard_batch(batch: PyTree, mesh: Mesh | None = None, axis: str = DATA_AXIS) -> PyTree:
-    """Splits the samples of a batch over devices.
+    """Splits the samples of a batch across devices.
 
-    A compiled function then runs on all of them, without any change:
+    A compiled function then runs on all of them, without changes:
 
     ```python
     learner = replicate(learner)
@@ -118,7 +118,7 @@ def shard_batch(batch: PyTree, mesh: Mesh | None = None, axis: str = DATA_AXIS) 
     Args:
         batch: Pytree of arrays with a leading axis of samples.
         mesh: Devices; by default, all of this process.
-        axis: Mesh axis over which to split the samples.
+        axis: Mesh axis to split the samples along.
 
     Returns:
         The batch, on the devices.

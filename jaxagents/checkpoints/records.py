@@ -329,7 +329,7 @@ def restore_members(agent: Agent, grid: Grid) -> Restored | None:
 
     Raises:
         FileExistsError: There are checkpoints, and `restore_agent` is not set.
-        ValueError: They belong to another agent or sweep; the error names the first difference.
+        ValueError: They belong to a different agent or sweep; the error names the first difference.
         CorruptCheckpointError: None can be read.
     """
     if agent.config.checkpoint_dir is None:
@@ -379,14 +379,14 @@ def records_of_sweep(
 
 
 def verify(checkpoint_dir: str | os.PathLike) -> dict[int, str | None]:
-    """Reads every checkpoint of a run, and compares it with the digests written with it.
+    """Reads every checkpoint of a run, and compares it with its digests.
 
     ```python
     outcomes = verify("runs/cartpole")
     damaged = {step: damage for step, damage in outcomes.items() if damage}
     ```
 
-    Checkpoints that a run removes meanwhile are skipped.
+    Checkpoints that a run removes in the meantime are skipped.
 
     Args:
         checkpoint_dir: Folder of an agent's run or of a sweep.

@@ -65,9 +65,9 @@ GivenEnvironment = Environment | FunctionalEnvironment | HostedEnvironment | str
 
 
 class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtTheEnd):
-    """The part of an agent that algorithms implement and that its programs are made from.
+    """The part of an agent that algorithms implement, and that its programs are compiled from.
 
-    It is frozen once its constructor has run, and compares by value.
+    It is frozen after construction, and compares by value.
 
     A family of agents implements `_create_runner` for a fresh `Runner`, `_training_step` for one
     update, `_acting` for the part of a runner that acts, and `_with_hyperparams` to replace
@@ -98,20 +98,20 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         config: ConfigT,
         eval_during_training: bool = True,
     ) -> None:
-        """Makes an agent and validates everything that can be validated before training.
+        """Creates an agent, and validates everything that can be validated before training.
 
         Args:
             env: An environment of gymnax, Gymnasium or another suite, a name for
                 [`make`][jaxagents.make], any object with `reset_env(key, params)` and
                 `step_env(key, state, action, params)`, or an
                 [`Environment`][jaxagents.envs.Environment]; `n_actors` makes it multi-agent.
-            env_params: The environment's parameters; `None` takes `env.default_params`. An
+            env_params: The environment's parameters; `None` uses `env.default_params`. An
                 `Environment` holds its own: pass `None`.
             config: Static configuration.
             eval_during_training: Whether to evaluate the agent at each evaluation point of training.
 
         Raises:
-            TypeError: The configuration belongs to another agent, or a method or hook is missing.
+            TypeError: The configuration belongs to a different agent, or a method or hook is missing.
             ValueError: The environment, the networks and the configuration do not fit together.
             FileExistsError: The checkpoint folder already holds checkpoints.
         """
@@ -153,11 +153,11 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
 
     @abc.abstractmethod
     def _create_runner(self, rng: Key[Array, ""], hyperparams: HyperparametersT) -> RunnerT:
-        """Makes a fresh runner."""
+        """Creates a fresh runner."""
 
     @abc.abstractmethod
     def _training_step(self, runner: RunnerT) -> tuple[RunnerT, Report]:
-        """Makes one update. The caller counts it, and records the numbers of the report."""
+        """Performs one update. The caller counts it, and records the report's metrics."""
 
     @abc.abstractmethod
     def _with_hyperparams(self, runner: RunnerT, hyperparams: HyperparametersT) -> RunnerT:
@@ -180,13 +180,13 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         return Moment(runner.update_step, values_at(params, runner.update_step))
 
     def at(self, moment: Moment) -> Self:
-        """The same agent, with its environment as it is at some update.
+        """The same agent, with its environment at a given update.
 
         Args:
             moment: The update step, and the environment parameters.
 
         Returns:
-            The agent, or itself if the environment does not change.
+            The agent; itself if the environment does not change.
         """
         episodes = self.episodes.at_update(*moment)
         if episodes is self.episodes:
@@ -208,7 +208,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
             obs: One observation.
 
         Returns:
-            One action (of all actors).
+            One action (per actor).
         """
 
     def initial_carry(self, training: PyTree) -> PyTree:
@@ -264,7 +264,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
         """Raises if the environment, the networks and the configuration do not fit together."""
 
     def checkpointed(self, runner: RunnerT) -> PyTree:
-        """The part of a runner that checkpoints hold.
+        """The part of a runner to save in checkpoints.
 
         Args:
             runner: Any runner.
@@ -276,9 +276,9 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
 
     @property
     def host_collection(self) -> HostCollection | None:
-        """How the agent plays and learns if environments are stepped on the host.
+        """How the agent acts and learns if environments are stepped on the host.
 
-        `None` for agents that do not play during training.
+        `None` for agents that do not act during training.
         """
         return None
 
@@ -302,8 +302,8 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
     ) -> Metrics:
         """The metrics of an evaluation; override it to add more.
 
-        An override may take another argument, `info`: a dict of the entries of the environment's info
-        named in `config.final_info` and `config.summed_info`, episodes first.
+        An override may take an additional argument `info`, a dict of the info entries named in
+        `config.final_info` and `config.summed_info`, episodes first.
 
         Args:
             terminated: Whether the environment ended each episode.
@@ -325,16 +325,16 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
 
     @property
     def behaviour(self) -> Self:
-        """The same agent without files and last run, for making programs."""
+        """The same agent without files and last run, for compiling programs."""
         return self if self.programs is None else self.programs.behaviour
 
     @property
     def program(self) -> Program[HyperparametersT, RunnerT]:
-        """The pure functions of a runner that make up training."""
+        """The pure functions of a runner that training consists of."""
         return Program(self.behaviour)
 
     def with_data(self, data: PyTree) -> Self:
-        """The same agent with other data.
+        """The same agent with different data.
 
         Args:
             data: Arrays of the same shapes.
@@ -349,7 +349,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
     def _hyperparams(
         self, given: HyperparametersT | None, several: bool = False
     ) -> HyperparametersT:
-        """Checks hyperparameters and returns them as arrays; `None` takes the defaults."""
+        """Checks hyperparameters and returns them as arrays; `None` uses the defaults."""
         default: Any = self._hyperparams_type
         hyperparams = default() if given is None else given
         _check_kind(type(self).__name__, self._hyperparams_type, hyperparams)

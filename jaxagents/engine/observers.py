@@ -1,4 +1,4 @@
-"""Observers of a run: progress bar, loggers, callbacks, the watch for NaN."""
+"""Observers of a run: progress bar, loggers, callbacks, and the watch for NaN."""
 
 import math
 import sys
@@ -19,14 +19,14 @@ from jaxagents.loggers import Logger
 
 
 class NotFiniteError(FloatingPointError):
-    """Numbers of a run became NaN or infinite."""
+    """A value of a run became NaN or infinite."""
 
 
 class Observer(Protocol):
     """Watches a run, and ends it if a method returns true."""
 
     def on_chunk(self, runner: PyTree, n_updates: int, first: FirstNonfinite) -> bool | None:
-        """Called after every chunk of updates, with the first of them with non-finite numbers."""
+        """Called after every chunk of updates, with the first of them with non-finite values."""
 
     def on_point(self, runner: PyTree, history: Metrics) -> bool | None:
         """Called after every evaluation point."""
@@ -188,7 +188,7 @@ class LoggerObserver(Observer):
 
 
 class CallbackObserver(Observer):
-    """Calls callbacks after each chunk and point, and ends the run if one of them says so."""
+    """Calls callbacks after each chunk and point, and stops the run if one of them returns true."""
 
     what = "training"
 
@@ -273,7 +273,7 @@ def _is_yes(answer: object, callback: Callback) -> bool:
 
 
 class Watch(Observer):
-    """Looks for non-finite numbers after every chunk of updates, and ends the run at the first."""
+    """Looks for non-finite values after every chunk of updates, and ends the run at the first."""
 
     def __init__(
         self,

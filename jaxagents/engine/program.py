@@ -33,10 +33,10 @@ RunnerT = TypeVar("RunnerT", bound=Any)
 
 @dataclasses.dataclass(frozen=True)
 class Program(Generic[HyperparametersT, RunnerT]):
-    """Training as pure functions of a runner, made from an agent's hooks.
+    """Training as pure functions of a runner, built from an agent's hooks.
 
-    Nothing is compiled here: executors do so, for one device, for a mesh, vmapped over many members, or
-    around environments that are stepped on the host. Programs of equal behaviours are equal.
+    Nothing is compiled here: executors compile it, for one device, for a mesh, vmapped over many
+    members, or around environments that are stepped on the host. Programs of equal behaviours are equal.
 
     Attributes:
         behaviour: An agent without files and last run.
@@ -63,7 +63,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         return as_key(jax.random.key(0) if rng is None else rng)
 
     def with_data(self, data: PyTree) -> "Program[HyperparametersT, RunnerT]":
-        """The same program with other data."""
+        """The same program with different data."""
         return Program(self.behaviour.with_data(data))
 
     def start(self, rng: RandomKey, hyperparams: HyperparametersT | None) -> RunnerT:
@@ -88,9 +88,9 @@ class Program(Generic[HyperparametersT, RunnerT]):
     def advance(
         self, runner: RunnerT, n_updates: ArrayLike, data: PyTree = None
     ) -> tuple[RunnerT, FirstNonfinite]:
-        """Makes updates; returns the runner, and the first updates with non-finite numbers.
+        """Runs updates; returns the runner, and the first updates with non-finite values.
 
-        Updates read `data`, if there is any, in place of the agent's own.
+        Updates read `data`, if there is any, instead of the agent's own.
         """
         update = (self.with_data(data) if jax.tree.leaves(data) else self)._traced_update
         info, runner = runner.info, runner.replace(info={})
@@ -113,7 +113,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         return jax.jit(self._update, inline=True)
 
     def _update(self, runner: RunnerT) -> tuple[RunnerT, Report]:
-        """Makes one update."""
+        """Performs one update."""
         present = at_present(self.behaviour, runner)
         behaviour = self.behaviour.at(self.behaviour.moment(runner))
         with written_in_jax(f"The agent {type(behaviour).__name__}"):
@@ -121,7 +121,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         return self._counted(outcome, present, runner)
 
     def learn(self, runner: RunnerT, *rollout: PyTree) -> tuple[RunnerT, Report]:
-        """Makes one update with environments on the host.
+        """Performs one update with environments on the host.
 
         It learns from the given rollout, or, if the runner stores rollouts, from earlier ones.
         """
@@ -148,7 +148,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         n_steps: int,
         progress: bool,
     ) -> tuple[RunnerT, Metrics]:
-        """Makes a whole run on `data`; returns the final runner, and metrics with an axis of points."""
+        """Trains a whole run on `data`; returns the final runner, and metrics with an axis of points."""
         program = self.with_data(data)
         if runner is None:
             first = self.start(as_key(rng), hyperparams)
@@ -225,7 +225,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
     ) -> Metrics:
         """Plays episodes with the acting part of a runner, with greedy or sampled actions.
 
-        The environment is as it is at the given moment of a run; `None` takes it as given to the agent.
+        The environment is taken at the given moment of a run; `None` uses the agent's own.
         """
         act = functools.partial(self.behaviour.act, acting)
         carry = self.behaviour.initial_carry(acting)

@@ -54,9 +54,9 @@ def train(
         n_steps: Number of updates.
         progress: Whether to show a progress bar.
         loggers: Receive the mean metrics of every evaluation point.
-        callbacks: Watch the run and may end it.
-        interruption: Catches Ctrl-C and SIGTERM; entered before the runner was made.
-        rng: Random key that the runner was made with, if it is fresh.
+        callbacks: Watch the run and may stop it.
+        interruption: Catches Ctrl-C and SIGTERM; entered before the runner was created.
+        rng: Random key that the runner was created with, if it is fresh.
 
     Returns:
         The final runner, and metrics with a leading axis of evaluation points.
@@ -98,7 +98,7 @@ def train(
 
 
 class _LastRunObserver(Observer):
-    """Makes an agent remember a run when it ends, also early or by an error."""
+    """Makes an agent remember a run when it ends, even early or with an error."""
 
     def __init__(self, agent: Any, earlier: Metrics | None) -> None:
         self._agent = agent
@@ -114,10 +114,10 @@ class Replay(NamedTuple):
     """A replayed part of a run.
 
     Attributes:
-        runner: The runner after the last update, bit for bit the same as in the run.
-        metrics: `update_step` and the numbers that each update reports, such as losses and gradient
-            norms, with a leading axis of updates.
-        not_finite_since: The first update after which a number was non-finite, if there was one.
+        runner: The runner after the last update, bit-for-bit identical to the original run's.
+        metrics: `update_step` and the metrics of each update, such as losses and gradient norms, with a
+            leading axis of updates.
+        not_finite_since: The first update after which a value was non-finite; `None` if there was none.
         not_finite: Names of the arrays that were non-finite then.
     """
 

@@ -28,14 +28,14 @@ _SECONDS_PER_CHUNK = 1.0
 
 
 class SweepResult(NamedTuple):
-    """The outcome of a sweep.
+    """The result of a sweep.
 
     Attributes:
         runners: Final runners, with leading axes `(n_sets, n_seeds)`.
         metrics: Metrics, with leading axes `(n_sets, n_seeds, n_points)`.
         best: Index of the set of hyperparameters with the highest mean return at the last
             evaluation; `None` without evaluation during training.
-        best_hyperparams: That set.
+        best_hyperparams: The hyperparameters of that set.
     """
 
     runners: PyTree
@@ -66,7 +66,7 @@ def sweep(
         earlier: The last checkpoint of the sweep, if there is one.
         n_steps: Total number of updates, including earlier ones.
         progress: Whether to show progress.
-        callbacks: Watch the sweep and may end it.
+        callbacks: Watch the sweep and may stop it.
 
     Returns:
         Runners and metrics with leading axes `(n_sets, n_seeds)`, and the best set.
@@ -127,7 +127,7 @@ def _train(
 
 
 class _Nonfinite(Observer):
-    """Records the updates at which members' numbers became non-finite.
+    """Records the updates at which members' values became non-finite.
 
     Attributes:
         since: The updates, in words, by member.
@@ -228,7 +228,7 @@ def _best_set(metrics: Metrics, are_finite: Bool[np.ndarray, "n_sets n_seeds"]) 
 
 
 def _warn_of(are_finite: Bool[np.ndarray, "n_sets n_seeds"], nonfinite: dict[int, str]) -> None:
-    """Warns of members with non-finite numbers, at the end or before."""
+    """Warns of members with non-finite values, at the end or before."""
     indices = sorted({*np.flatnonzero(~are_finite).tolist(), *nonfinite})
     if not indices:
         return

@@ -38,14 +38,14 @@ Program = Callable[..., PyTree]
 
 
 class ExportedPolicy:
-    """A policy read from a file. It needs neither its agent nor its environment.
+    """A policy from a file, which needs neither its agent nor its environment.
 
     ```python
     policy = jaxagents.load_policy("policy.safetensors")
     action = policy(observation)
     ```
 
-    It may be called inside `jax.jit`, `jax.vmap` and `jax.lax.scan`.
+    You can call it inside `jax.jit`, `jax.vmap` and `jax.lax.scan`.
 
     Attributes:
         weights: The weights by name, as in the agent's networks.
@@ -61,7 +61,7 @@ class ExportedPolicy:
         metadata: dict[str, str],
         entries: list[str],
     ) -> None:
-        """Takes the parts of a file, which `load_policy` reads."""
+        """Takes the parts of a file, as read by `load_policy`."""
         self.weights = weights
         self.metadata = metadata
         self._carry = carry
@@ -80,13 +80,13 @@ class ExportedPolicy:
             rng: Random key to sample the action with; `None` takes the greedy action.
 
         Returns:
-            One action, or a batch of them. For NumPy observations they are NumPy arrays, or an `int` for
-                one discrete action, which Gymnasium's `env.step` takes.
+            One action, or a batch of them. For NumPy observations, actions are NumPy arrays, or an
+                `int` for one discrete action, as Gymnasium's `env.step` expects.
 
         Raises:
-            TypeError: The policy has a memory, or the observation has another dtype.
-            ValueError: The observation has another shape, other entries, or integers out of range; or
-                there are several random keys, or the key has another implementation.
+            TypeError: The policy has a memory, or the observation has a different dtype.
+            ValueError: The observation has a different shape, different entries, or integers out of
+                range; or there are several random keys, or the key has a different implementation.
         """
         if self._carry:
             raise TypeError(
@@ -121,10 +121,10 @@ class ExportedPolicy:
             The new memory, and one action or a batch of them, as above.
 
         Raises:
-            TypeError: The observation has another dtype.
-            ValueError: The observation or the memory has another shape, or the observation has other
-                entries or integers out of range; or there are several random keys, or the key has
-                another implementation.
+            TypeError: The observation has a different dtype.
+            ValueError: The observation or the memory has a different shape, or the observation has
+                different entries or integers out of range; or there are several random keys, or the key
+                has a different implementation.
         """
         leaves = self._leaves_of(observation)
         batch = self._batch_of(leaves)
@@ -196,7 +196,7 @@ class ExportedPolicy:
 
 
 def load_policy(path: str | os.PathLike) -> ExportedPolicy:
-    """Reads a policy written by `export_policy` of an agent or a learner.
+    """Reads a policy written by an agent's or a learner's `export_policy`.
 
     Args:
         path: The file.
@@ -207,7 +207,7 @@ def load_policy(path: str | os.PathLike) -> ExportedPolicy:
     Raises:
         FileNotFoundError: The file does not exist.
         ImportError: safetensors or flatbuffers is not installed.
-        ValueError: The file holds no policy, was written by a later version, or is damaged.
+        ValueError: The file contains no policy, was written by a later version, or is damaged.
     """
     safetensors = require("safetensors", EXTRA)
     require("flatbuffers", EXTRA)

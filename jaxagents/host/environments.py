@@ -26,17 +26,17 @@ EnvT = TypeVar("EnvT", bound=gymnasium.Env | VectorEnv)
 def rescale_actions(env: EnvT) -> EnvT:
     """Rescales an environment's continuous actions to [-1, 1], the range of learners.
 
-    No action in [-1, 1] rounds to a value outside the environment's own bounds.
+    Rounding never moves an action outside the environment's bounds.
 
     Args:
         env: An environment with continuous or discrete actions, or a vector environment.
 
     Returns:
-        The environment in a `gymnasium.wrappers.RescaleAction` that clips, or in its vector version;
+        The environment in a `gymnasium.wrappers.RescaleAction` that clips, or in the vector version;
             unchanged if its actions are discrete or already in [-1, 1].
 
     Raises:
-        TypeError: `env` is neither.
+        TypeError: `env` is neither kind of environment.
         ValueError: Actions are neither continuous with finite bounds nor 0, 1, 2, ...
     """
     if not isinstance(env, gymnasium.Env | VectorEnv):
@@ -87,16 +87,16 @@ def _to_box(space: Any, action: np.ndarray) -> np.ndarray:
 def example_transition(
     env: gymnasium.Env | VectorEnv, n_envs: int | None = None
 ) -> dict[str, PyTree]:
-    """An example transition, for its shapes and dtypes.
+    """Creates an example transition, for its shapes and dtypes.
 
     Args:
         env: The environment, or a vector environment.
         n_envs: Number of parallel environments; by default the size of the vector, or one.
 
     Returns:
-        A transition of zeros. With several environments it has an entry `environments`, the index of the
-            environment that a transition comes from. The dict has the environment's `action_space` as an
-            attribute, so that a buffer and its datasets know the units of their actions.
+        A transition of zeros. With several environments it has an entry `environments`, the index of a
+            transition's environment. The dict has the environment's `action_space` as an attribute, so
+            that a buffer and its datasets record the units of their actions.
 
     Raises:
         ValueError: An observation is neither an array nor a dict of them.
@@ -120,8 +120,8 @@ def example_transition(
 class EpisodeMonitor(RecordEpisodeStatistics):
     """Reports return, length and duration of each episode in `info`, and counts steps.
 
-    Every step's `info["total"]["timesteps"]` is the number of steps since the monitor was made. The last
-    step of an episode also has `info["episode"]` with `return` (the undiscounted sum of rewards),
+    Every step's `info["total"]["timesteps"]` is the number of steps since the monitor was created. The
+    last step of an episode also has `info["episode"]` with `return` (the undiscounted sum of rewards),
     `length` (in steps) and `duration` (in seconds of wall time).
 
     ```python
@@ -129,12 +129,12 @@ class EpisodeMonitor(RecordEpisodeStatistics):
     env = rescale_actions(env)
     ```
 
-    It only sees the environment inside it: put wrappers that end episodes (`TimeLimit`) inside. Put
+    It only sees the environment that it wraps: put wrappers that end episodes (`TimeLimit`) inside. Put
     wrappers that change rewards inside to report the changed rewards, or outside to report the original
     ones.
 
     Attributes:
-        total_timesteps: Number of steps since the monitor was made.
+        total_timesteps: Number of steps since the monitor was created.
         return_queue: Returns of the last 100 episodes.
         length_queue: Their lengths.
         time_queue: Their durations.

@@ -39,10 +39,10 @@ class _Step(NamedTuple):
 def evaluate(
     policy: Policy, env: gymnasium.Env, n_episodes: int = 10, *, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """Plays episodes one after another.
+    """Evaluates a policy in episodes played one after another.
 
     Episode `i` starts from a seed derived from `seed` and `i`, so that evaluations are reproducible. The
-    policy gets observations as they are, without a batch axis. An episode lasts until the environment
+    policy receives unmodified observations, without a batch axis. An episode lasts until the environment
     ends it (`gymnasium.wrappers.TimeLimit` adds a limit).
 
     ```python
@@ -74,7 +74,7 @@ def evaluate(
 def evaluate_with_trajectories(
     policy: Policy, env: gymnasium.Env, n_episodes: int = 10, *, seed: int = 0
 ) -> tuple[dict[str, np.ndarray], list[dict[str, PyTree]]]:
-    """Plays episodes one after another, and returns all their steps too.
+    """Like [`evaluate`][jaxagents.host.evaluate], but also returns all steps.
 
     Args:
         policy: Maps one observation to one action.
@@ -104,15 +104,15 @@ def evaluate_with_trajectories(
 def concatenate_trajectories(
     trajectories: Sequence[Mapping[str, PyTree]], seed: int = 0
 ) -> Dataset:
-    """Joins the steps of episodes in one dataset.
+    """Joins the steps of episodes into one dataset.
 
     Args:
         trajectories: Dicts of arrays with a first axis of steps, all with the same structure.
-        seed: Seed of the dataset's sampling.
+        seed: Seed for sampling from the dataset.
 
     Returns:
         The dataset, with rows in the order of the episodes. Tuples, as from a `Tuple` space, become
-            dicts with keys `"0"`, `"1"`, and so on. It takes its `action_space` from them.
+            dicts with keys `"0"`, `"1"`, and so on. Its `action_space` comes from the trajectories.
 
     Raises:
         ValueError: There are no trajectories, or their actions are in different units.
@@ -148,11 +148,11 @@ def record_video(
     ```
 
     Viewers play at most 50 frames per second of a GIF, so a faster GIF drops frames to keep its speed.
-    GIF frames are kept in memory until the end; an MP4 is written as it goes.
+    GIF frames are kept in memory until the end; an MP4 is written frame by frame.
 
     Args:
         policy: Maps one observation to one action.
-        env: A single environment, made with `render_mode="rgb_array"`.
+        env: A single environment, created with `render_mode="rgb_array"`.
         path: The file to write, ending in `.gif` or `.mp4`; it must not exist yet.
         n_episodes: Number of episodes in the video.
         seed: Seed of the episodes.
@@ -163,8 +163,8 @@ def record_video(
 
     Raises:
         TypeError: `env` is not a single Gymnasium environment.
-        ValueError: The environment does not render arrays, `path` has another extension, or `fps` is
-            not positive.
+        ValueError: The environment does not render arrays, `path` has an unsupported extension, or
+            `fps` is not positive.
         FileExistsError: The file exists.
         FileNotFoundError: The folder does not exist.
         ImportError: imageio or imageio-ffmpeg is not installed.
@@ -197,10 +197,10 @@ def supply_rng(f: Callable[..., PyTree], rng: RandomKey | None = None) -> Policy
 
     Args:
         f: A function with a keyword argument `seed` for a random key.
-        rng: Random key or seed from which the fresh keys derive; 0 by default.
+        rng: Random key or seed that the fresh keys are derived from; 0 by default.
 
     Returns:
-        The function without `seed`. It counts its calls: make a new one to get the same keys again.
+        The function without `seed`. It counts its calls: create a new one to get the same keys again.
 
     Raises:
         TypeError: `rng` is not a random key.

@@ -1,4 +1,4 @@
-"""The parts that all plots share: axes, colours, lines, statistics over runs, and files."""
+"""Shared parts of all plots: axes, colours, lines, statistics over runs, and files."""
 
 import os
 from pathlib import Path
@@ -32,7 +32,7 @@ class Estimate(NamedTuple):
     Attributes:
         mean: The mean of the middle half of the runs, or of all if there are fewer than four.
         low: Lower end of the interval.
-        high: Upper end.
+        high: Upper end of the interval.
     """
 
     mean: Float[np.ndarray, "..."]
@@ -48,9 +48,9 @@ def middle_mean(values: Float[np.ndarray, "runs ..."]) -> Float[np.ndarray, "...
 def inter_quartile_mean(values: Float[np.ndarray, "runs ..."]) -> Estimate:
     """The inter-quartile mean over runs, with its 95 % percentile bootstrap interval.
 
-    As Agarwal et al. (2021), "Deep reinforcement learning at the edge of the statistical precipice",
-    advise for few runs. Deterministic: the resampling has a fixed seed. The interval of a single run has
-    width zero.
+    Agarwal et al. (2021), "Deep reinforcement learning at the edge of the statistical precipice",
+    recommend it for few runs. Deterministic: the resampling has a fixed seed. The interval of a single
+    run has width zero.
 
     Args:
         values: One or more finite numbers per run.
@@ -111,7 +111,7 @@ def draw_curve(
     Args:
         axes: The axes.
         x: Steps.
-        y: Numbers.
+        y: Values.
         label: Name in the legend.
         band: Lower and upper ends of a band around it.
         **look: Line properties; by default the next colour, and the next line style after all colours.
@@ -133,7 +133,7 @@ def draw_runs(
 ) -> None:
     """Draws the inter-quartile mean over runs with its interval, where all runs are finite.
 
-    A single run is drawn as it is, without its NaNs.
+    A single run is drawn unchanged, without its NaNs.
     """
     if len(values) == 1:
         known = ~np.isnan(values[0])

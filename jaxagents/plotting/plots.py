@@ -51,13 +51,13 @@ def plot_learning_curve(
     """Plots a metric over the steps of one run, several runs, or a sweep.
 
     One run: the mean over episodes, with a band from the 10 % to the 90 % quantile. A metric with one
-    number per point, such as a loss, is a line without a band, which skips NaNs.
+    value per point, such as a loss, is a line without a band, which skips NaNs.
 
     Several runs: the inter-quartile mean of their means over episodes, with its 95 % bootstrap interval,
     at the points where all runs are finite.
 
-    A sweep: such a curve for each set of hyperparameters. The six best sets at the last point are in
-    colour, the others in grey.
+    A sweep: a curve like this for each set of hyperparameters. The six best sets at the last point are
+    in colour, the others in grey.
 
     ```python
     plot_learning_curve(metrics, "one.png")
@@ -67,12 +67,12 @@ def plot_learning_curve(
     ```
 
     Args:
-        metrics: Metrics that `train` returned; the same for seeds
-            trained under `jax.vmap`, with a first axis of seeds; the result of `sweep`; the folder of a
-            run or a sweep, which has only means over episodes; or a list of runs.
+        metrics: Metrics from `train`, or from seeds trained under `jax.vmap`, with a first axis of
+            seeds; the result of `sweep`; the folder of a run or a sweep, which only has means over
+            episodes; or a list of runs.
         path: File to save the plot to. Only the first process writes it.
-        metric: Name of a metric, which each run has in the shape `(points,)`, `(points, episodes)` or
-            `(points, episodes, n_actors)`.
+        metric: Name of a metric, of shape `(points,)`, `(points, episodes)` or
+            `(points, episodes, n_actors)` in each run.
         steps_per_update: Environment steps per update (`batch_size * rollout_length`). Without it, the x
             axis has the steps of the metrics.
         title: Title.
@@ -80,7 +80,7 @@ def plot_learning_curve(
             sweep are named after their hyperparameters. The default describes the curve.
         x_label: Label of the x axis. The default is the unit of the steps: `update steps`, or
             `environment steps` with `steps_per_update`.
-        ax: Axes to draw on, for example with other curves; by default new ones.
+        ax: Axes to draw on, for example with other curves; new ones by default.
 
     Returns:
         The axes. Call `matplotlib.pyplot.show()` to show them.
@@ -246,8 +246,8 @@ def plot_sweep(
 
     Each set has a row, named after the hyperparameters that differ: the inter-quartile mean over seeds
     with its 95 % bootstrap interval, and a small dot for each seed. Several actors are averaged. The set
-    with the highest mean over all seeds, the `best` of the sweep, has another colour. A set with
-    non-finite numbers has no mean.
+    with the highest mean over all seeds, the sweep's `best`, has a different colour. A set with
+    non-finite values has no mean.
 
     ```python
     result = agent.sweep(jax.random.split(jax.random.key(0), 8), hyperparams)
@@ -259,7 +259,7 @@ def plot_sweep(
         path: File to save the plot to. Only the first process writes it.
         metric: Name of the metric.
         title: Title.
-        ax: Axes to draw on; by default new ones with room for all sets.
+        ax: Axes to draw on; by default, new ones with room for all sets.
 
     Returns:
         The axes.

@@ -127,7 +127,7 @@ def read_trainings(source: Source) -> Trainings:
 
 
 def _of_metrics(metrics: Mapping[str, Any], sets: Mapping[str, Any]) -> Trainings:
-    """Makes `Trainings` from metrics and the hyperparameters of all sets in JSON form."""
+    """Creates `Trainings` from metrics and the hyperparameters of all sets in JSON form."""
     counter = next((name for name in _COUNTERS if name in metrics), None)
     if counter is None:
         raise ValueError(
@@ -184,7 +184,7 @@ def _means(run: Trainings, name: str) -> np.ndarray:
 
 
 def _of_folder(path: Path) -> Trainings:
-    """Makes `Trainings` from the folder of a run or a sweep, or the parent folder of a sweep."""
+    """Creates `Trainings` from the folder of a run or a sweep, or the parent folder of a sweep."""
     path = path.parent if path.name == _METRICS else path
     if not (path / _METRICS).exists() and (path / "sweep" / _METRICS).exists():
         path = path / "sweep"
@@ -214,8 +214,8 @@ def _of_folder(path: Path) -> Trainings:
 def read_points(file: Path) -> list[dict[str, Any]]:
     """The evaluation points in a file of metrics, in order.
 
-    Points that a run abandoned when it restarted, or resumed from an earlier point, are left out. So
-    are lines cut off by a kill, and a last line that is still being written.
+    Points that a run abandoned when it restarted, or resumed from an earlier point, are left out, as are
+    lines cut off by a kill, and a last line that is still being written.
 
     Raises:
         ValueError: There are no points yet, or a line is not a point.
