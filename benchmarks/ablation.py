@@ -151,10 +151,10 @@ def gain(result: Result | None) -> str:
 
 HEAD = """# What makes training fast
 
-How much does each optimisation speed up training? Each number is the speed with it divided by the speed
-without it: the median over turns, in which each process trains while the others wait. Processes of the
-same program differ by up to a tenth, as the first row shows. The columns are PPO in an environment,
-except for the last one: gradient steps of DQN's network."""
+How much does each optimisation speed up training? Each number is the speed with an optimisation divided
+by the speed without it. The programs train in turns, each while the others wait; the number is the
+median over all turns. Two processes of the same program differ by up to 10%, as the first row shows.
+Each column is PPO in one environment, except for the last: gradient steps of DQN's network."""
 
 
 if __name__ == "__main__":

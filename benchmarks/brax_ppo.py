@@ -157,8 +157,8 @@ BACKEND = "spring"
 
 INTRODUCTION = """\
 How does PPO compare with brax's own PPO (`brax.training`) on brax robots? Both use the hyperparameters
-that brax publishes for its PPO (`notebooks/training.ipynb`), with a thirty-second of the environments
-and of the minibatch size, so that a short run has enough updates. An update takes 10,240 steps, in 64
+that brax publishes for its PPO (`notebooks/training.ipynb`), but 1/32 of the environments and of the
+minibatch size, so that a short run has enough updates. An update takes 10,240 steps, in 64
 environments in halfcheetah and 128 in ant. The environments have the `spring` backend and episodes of
 1,000 steps. Returns are means over greedy episodes.
 
@@ -175,8 +175,8 @@ samples, and has one Adam optimizer for both networks.
 Not measured: brax's published budget of 50 million steps, and accelerators."""
 
 ABOUT_SPEED = """\
-Environment steps per second of the updates after the first ones, without evaluation. The first updates
-include compilation, except for that of the evaluation. brax 0.14 calls a function that JAX 0.10 no
+Steps per second are environment steps of all updates but the first ones, without evaluation. The first
+updates include their compilation, but not the evaluation's. brax 0.14 calls a function that JAX 0.10 no
 longer has; the benchmark supplies an equivalent."""
 
 

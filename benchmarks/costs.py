@@ -166,12 +166,13 @@ def networks(wrap: Callable[[nn.Module], nn.Module]) -> dict[str, nn.Module]:
 COLUMNS = ("Feature", "With (ms)", "Without (ms)", "Ratio", "Middle half of the ratios")
 HEAD = """# Cost of features
 
-How much slower does a feature make an update? Each row times an update with the feature and without it,
-alternating in one process: of PPO in CartPole-v1 with 64 environments, of DQN in CartPole-v1, or of SAC
-in Pendulum-v1. The ratio is the median over all pairs. If the middle half of the ratios includes 1, the
-difference is within the noise."""
+How much slower does a feature make an update? Each row compares updates with and without
+the feature, which alternate in one process. They are updates of PPO in CartPole-v1 with 64 environments,
+of DQN in CartPole-v1, or of SAC in Pendulum-v1. The ratio is the median over all pairs. If the middle
+half of the ratios includes 1, the difference is within the noise."""
 NOTES = """The action mask allows every action. The memory is carried along but not used; with it, PPO
-learns from sequences and computes values step by step."""
+learns from sequences and computes values step by step. Without per-sample losses, the loss is one number
+per minibatch."""
 FEATURES = {
     "check for non-finite numbers (PPO)": (train_ppo, lambda: train_ppo(looks=False)),
     "check for non-finite numbers (DQN)": (train_dqn, lambda: train_dqn(looks=False)),

@@ -77,8 +77,8 @@ def report(rounds: dict[str, Round]) -> str:
             "How many kernels does one update of PPO launch on a GPU? With small networks, a "
             "[GPU](accelerator.md) spends most of its time launching kernels, so fewer kernels mean "
             "faster updates. The counts come from the program that XLA compiles for an H100, with the "
-            "settings of [PPO](ppo_speed.md). Each cell multiplies how often a part runs by the kernels "
-            "it launches.",
+            "settings of [PPO](ppo_speed.md). Each cell shows how often a part runs, times the number "
+            "of kernels that it launches each time.",
             " ".join(ABOUT.split()),
             *(f"## {name}\n\n{table(found)}" for name, found in rounds.items()),
             f"Counted on {datetime.date.today()}. To reproduce: `python benchmarks/kernels.py`.",

@@ -34,8 +34,8 @@ PARTS = {
     "halfcheetah": Part("HalfCheetah-v5", 50_000, 5_000, n_seeds=2, episodes=5),
 }
 ABOUT = (
-    "Does SAC learn as well as in [sbx](https://github.com/araffin/sbx)? Both libraries get the same "
-    "settings. The tables show the returns after the last step."
+    "Does SAC learn as well in jaxagents as in [sbx](https://github.com/araffin/sbx)? Both libraries "
+    "get the same settings. The tables show the returns after the last step."
 )
 QUICK = {"n_steps": 300, "start_steps": 200, "n_seeds": 1, "episodes": 2, "evaluations": 3}
 

@@ -146,5 +146,6 @@ evaluation and after compilation, the compilation time (the first call minus a l
 length), and the peak memory of the process."""
 
 ABOUT_LEARNING = """\
-Mean returns of greedy episodes after runs of equal length, over several seeds, none of them selected.
-The curves show the median over seeds, and each seed as a thin line."""
+The tables show mean returns of greedy episodes after runs of equal length: the median, lowest and
+highest of several seeds, none of them selected. The curves show the median over seeds, and each seed as
+a thin line."""

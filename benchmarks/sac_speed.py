@@ -72,8 +72,8 @@ def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
         "How fast does SAC train compared with sbx? The tables show medians over fresh processes "
         f"({args.repeats} per library and row). Each ratio, {' / '.join(LIBRARIES)}, compares two "
         "consecutive processes; its range is in parentheses.",
-        "Updates alone, with batches of 256 from a replay buffer of HalfCheetah-v5 (17 observations, "
-        "6 actions):",
+        "Updates alone, with batches of 256 from a replay buffer of HalfCheetah-v5, with observations "
+        "of 17 numbers and actions of 6:",
         reports.table(["", "Library", *UPDATE_QUANTITIES], updates),
         f"Training with one update per step, over {args.steps:,} steps after compilation, without "
         "evaluation:",

@@ -19,11 +19,11 @@ from workers.tasks import CARTPOLE
 INTRODUCTION = """# Scaling across devices
 
 How much faster is PPO on several devices? It trains in CartPole-v1 with two layers of 64 units, rollouts
-of 128 steps, 4 epochs of 4 minibatches, and 8 groups. Each number is the median over {repeats} fresh
-processes; the ratio compares with one device in the same round.
+of 128 steps, 4 epochs of 4 minibatches, and 8 groups of environments. Each number is the
+median over {repeats} fresh processes; each ratio compares with one device in the same round.
 
-The devices share one CPU. Each is limited to one core while there are enough cores: a single device
-would otherwise use all of them, and more devices could not be faster."""
+The devices share a CPU with {cores} cores. While there are enough cores, each device is limited to one:
+a single device would otherwise use all of them, and more devices could not be faster."""
 Results = dict[tuple[int, int], list[Result]]
 
 
@@ -44,7 +44,7 @@ def main() -> None:
             print(f"{devices} devices, {envs} environments: {result}", file=sys.stderr)
             results[devices, envs].append(result)
     sections = [
-        INTRODUCTION.format(repeats=args.repeats),
+        INTRODUCTION.format(repeats=args.repeats, cores=reports.n_cores()),
         f"## Strong scaling: {args.envs:,} environments in total",
         scaling_table(results, strong),
         f"## Weak scaling: {args.envs:,} environments per device",
