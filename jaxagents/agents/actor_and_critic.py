@@ -290,7 +290,7 @@ def numbers_of(actor: Info, critic: Info) -> Info:
         critic: Metrics of the critic's fit.
 
     Returns:
-        All metrics; those that every fit reports are prefixed by their network, as in `actor_loss`.
+        All metrics; the ones that every fit reports are prefixed, as in `actor_loss`.
 
     Raises:
         ValueError: Two metrics have the same name.

@@ -51,8 +51,8 @@ def check_plays_on_host(agent: type, base: type, names: Iterable[str]) -> None:
 
     Args:
         agent: The agent's class.
-        base: The base class, which can play on the host.
-        names: Its methods that play in compiled environments.
+        base: The base class, which can act on the host.
+        names: Its methods for compiled environments.
 
     Raises:
         TypeError: The agent overrides one of them.
@@ -66,10 +66,10 @@ def check_plays_on_host(agent: type, base: type, names: Iterable[str]) -> None:
 
 
 def check_single(obs: PyTree, expected: PyTree) -> None:
-    """Raises if `policy` is given a batch of observations, for which it may return a single action.
+    """Raises if `policy` receives a batch of observations, for which it may return a single action.
 
     Args:
-        obs: What it is given.
+        obs: Its argument.
         expected: One observation, as shapes.
 
     Raises:

@@ -180,7 +180,7 @@ def by_environment(rollout: PyTree) -> PyTree:
 
 
 def samples(minibatch: PyTree) -> PyTree:
-    """Concatenates the steps of all sequences, but leaves a `Sequence` as it is.
+    """Concatenates the steps of all sequences, but leaves a `Sequence` unchanged.
 
     Args:
         minibatch: Pytree shaped `(sequences, time, ...)`.
@@ -201,11 +201,11 @@ def is_sequence(x: object) -> bool:
 
 
 Weights = Float[Array, "..."] | None
-"""1 for each actor that still plays, 0 for one that has left; `None` if no actor leaves early."""
+"""1 for each actor that is still playing, 0 for one that has left; `None` if no actor leaves early."""
 
 
 def playing(obs: PyTree) -> Weights:
-    """Weights of actors: 1 while they play.
+    """Weights of actors: 1 while they are playing.
 
     Args:
         obs: Observations with any leading axes, or the sequences of a minibatch.

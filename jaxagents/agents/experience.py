@@ -149,7 +149,7 @@ def act(
 def transitions(
     obs: PyTree, actions: PyTree, step: Timestep | HostRollout, carry: PyTree
 ) -> dict[str, PyTree]:
-    """Transitions by the keys of the replay buffer; shapes are left as they are."""
+    """Transitions by the keys of the replay buffer, with unchanged shapes."""
     return {
         "observations": obs,
         "actions": actions,

@@ -78,7 +78,7 @@ class LastRun(Generic[RunnerT]):
 
     @property
     def metrics(self) -> Metrics | None:
-        """A copy of the metrics, including those of the runs that it continued."""
+        """A copy of the metrics, including the runs that it continued."""
         return None if self._metrics is None else jax.tree.map(np.array, self._metrics)
 
     @property

@@ -206,14 +206,14 @@ def _check_variables_are_kept(
 
 
 def check_learned(outcome: object, agent: str) -> tuple[Runner, Info]:
-    """Raises unless `_learn` returns a runner and a dict of numbers.
+    """Raises unless `_learn` returns a runner and a dict of metrics.
 
     Args:
         outcome: The return value of `_learn`.
         agent: Name of the agent.
 
     Returns:
-        The runner and the numbers.
+        The runner and the metrics.
 
     Raises:
         TypeError: `_learn` returns something else.

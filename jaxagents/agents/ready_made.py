@@ -153,7 +153,7 @@ def as_declared(agent: OnPolicyBase, network: nn.Module, n_leading: int = 0) -> 
     Args:
         agent: The agent.
         network: The network. It one-hot encodes a single integer itself.
-        n_leading: Number of axes before those that the network of one actor sees.
+        n_leading: Number of leading axes that the network of one actor does not see.
 
     Returns:
         The network, with preprocessing if needed.

@@ -153,8 +153,8 @@ def observe_rewards(
         gamma: Discount.
         replicated: Whether each device of a mesh sums over all environments, which gives the same sums
             on any number of devices.
-        playing: 1 for each actor that still plays at a step, 0 for one that has left; `None` if no
-            actor leaves early.
+        playing: 1 for each actor that is still playing at a step, 0 for one that has left; `None` if
+            no actor leaves early.
 
     Returns:
         The statistics after the rollout.

@@ -23,7 +23,7 @@ class Sampling(NamedTuple):
     """How batches are sampled from a replay buffer.
 
     Learners with a memory learn from sequences. Each starts from the memory stored when its first step
-    was played: Kapturowski et al., 2019, "Recurrent experience replay in distributed reinforcement
+    was taken: Kapturowski et al., 2019, "Recurrent experience replay in distributed reinforcement
     learning". Others learn from transitions in any order.
 
     Attributes:

@@ -248,7 +248,7 @@ def _check_makeup(
 
 
 def _with_saved_info(template: Any, notes: Mapping[str, Any]) -> PyTree:
-    """Adds to a fresh runner, as shapes, the reported numbers of the saved one."""
+    """Adds the saved runner's metrics to a fresh runner, as shapes."""
     saved = {leaf["path"]: leaf for leaf in notes[TREE] if leaf["path"].startswith(_INFO)}
     info = {
         path.removeprefix(_INFO): jax.ShapeDtypeStruct(leaf["shape"], leaf["dtype"])

@@ -324,7 +324,7 @@ def check_size(x: PyTree, shape: tuple[int, ...], what: str) -> None:
 
 
 def shape_and_dtype(x: PyTree) -> str:
-    """The shape and dtype of an array, in words."""
+    """The shape and dtype of an array, as text."""
     return f"shape {tuple(x.shape)} and dtype {x.dtype}"
 
 

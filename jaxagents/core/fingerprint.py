@@ -92,7 +92,7 @@ def fingerprint_and_users_own(x: object) -> tuple[Hashable, list[Any]]:
 
 
 def attributes(x: Any) -> dict[str, Any]:
-    """The attributes that an object compares by, including those of its user classes.
+    """The attributes that an object compares by, including its user classes' attributes.
 
     Args:
         x: An object or a class.

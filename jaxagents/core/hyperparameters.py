@@ -144,7 +144,7 @@ class Hyperparameters(struct.PyTreeNode):
     """
 
     env_params = MappingProxyType({})
-    """Environment parameters by name. Agents that learn by playing have a field with this name."""
+    """Environment parameters by name. Agents that learn in an environment have this field."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Makes assignments raise an error that says how to change an instance."""

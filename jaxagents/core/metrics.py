@@ -86,7 +86,7 @@ def stack_metrics(metrics: Sequence[Metrics]) -> Metrics:
 
 
 def join(earlier: Metrics | None, later: Metrics) -> Metrics:
-    """Appends metrics of a later run to those of an earlier one, skipping repeated points.
+    """Appends a later run's metrics to an earlier run's, skipping repeated points.
 
     Args:
         earlier: Metrics with a leading axis of points, if there are any.

@@ -74,7 +74,7 @@ ACTION_MASK = "action_mask"
 CRITIC_STATE = "critic_state"
 """Key of the input of a centralised critic."""
 ACTOR_MASK = "actor_mask"
-"""Key of the mask of actors that still play."""
+"""Key of the mask of actors that are still playing."""
 _EXTRA = (ACTION_MASK, CRITIC_STATE, ACTOR_MASK)
 _MASKS = tuple((DictKey(name),) for name in (ACTION_MASK, ACTOR_MASK))
 
@@ -104,7 +104,7 @@ def critic_state(obs: PyTree) -> PyTree:
 
 
 def actor_mask(obs: PyTree) -> PyTree:
-    """The mask of actors that still play.
+    """The mask of actors that are still playing.
 
     Args:
         obs: One observation, or a batch of them.

@@ -300,7 +300,7 @@ class Watch(Observer):
         """Checks the runner.
 
         Raises:
-            NotFiniteError: Some numbers are non-finite, and the run should end.
+            NotFiniteError: Some values are non-finite, and the run should stop.
         """
         self._step += n_updates
         if self._warned:

@@ -210,7 +210,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         return metrics | self.metrics_of(outcomes)
 
     def report(self, runner: RunnerT, played: Metrics) -> Metrics:
-        """The update step, the numbers of the last report, and the outcomes of episodes."""
+        """The update step, the metrics of the last report, and the metrics of episodes."""
         hook = f"{type(self.behaviour).__name__}._eval_metrics"
         check_not_taken(f"{hook} gives", played, runner.info, "which updates already report")
         return {"update_step": runner.update_step, **runner.info, **played}

@@ -105,7 +105,7 @@ class _LastRunObserver(Observer):
         self._earlier = earlier
 
     def on_interruption(self, runner: PyTree, history: Metrics) -> None:
-        """Stores the run; if its metrics cannot be joined to the earlier ones, without those."""
+        """Stores the run, without the earlier metrics if they cannot be joined."""
         self._agent.collect_training(runner, history)
         self._agent.collect_training(runner, join(self._earlier, history))
 

@@ -96,7 +96,7 @@ def _train(
     progress: bool,
     callbacks: Sequence[Callback],
 ) -> tuple[PyTree, Metrics, dict[int, str]]:
-    """Returns the stacked runners, the metrics, and since when members' numbers are non-finite."""
+    """Returns the stacked runners, the metrics, and the updates at which members became non-finite."""
     first = 0 if earlier is None else int(earlier.tree.update_step[0])
     known = None if earlier is None else earlier.history
     n_steps = max(0, n_steps - first)
@@ -130,7 +130,7 @@ class _Nonfinite(Observer):
     """Records the updates at which members' values became non-finite.
 
     Attributes:
-        since: The updates, in words, by member.
+        since: The updates, as text, by member.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A check of new environments by random play."""
+"""A check of new environments with random actions."""
 
 import functools
 import warnings
@@ -54,7 +54,7 @@ class EnvironmentReport(NamedTuple):
         n_actors: Number of actors; `None` for one actor without an axis.
         observation_space: Observation space; `None` if undeclared.
         action_space: Action space; `None` if undeclared.
-        n_steps: Number of steps played, over all environments.
+        n_steps: Number of steps taken, over all environments.
         lengths: Lengths of the episodes that ended, in steps.
         returns: Their undiscounted returns under random actions.
         truncated: Whether they were truncated rather than terminated.

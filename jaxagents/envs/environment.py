@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """The point of a run at which an environment is played: the arguments of `at_update`.
+    """The point of a run at which an environment is used: the arguments of `at_update`.
 
     Attributes:
         update_step: Number of updates so far.

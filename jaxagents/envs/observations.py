@@ -67,7 +67,7 @@ def _with_spaces(space: Space, obs: PyTree) -> Iterator[tuple[Space, jax.ShapeDt
 
 
 def _largest_pixel(space: Space, dtype: np.dtype) -> float | None:
-    """The number to divide images by; `None` if their dtype tells networks."""
+    """The number to divide images by; `None` if networks can infer it from the dtype."""
     is_real = jnp.issubdtype(dtype, jnp.floating)
     if not is_box(space) or np.dtype(dtype).kind == "b" or (is_real and _is_of_integers(space)):
         return None

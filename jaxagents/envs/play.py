@@ -19,7 +19,7 @@ Act = Callable[..., tuple[Any, Any]]
 the action."""
 
 _OF_ACTIONS = 2**30
-"""Separates the keys of actions from those of episodes, of which there are fewer."""
+"""Separates the keys of actions from the keys of episodes, which are fewer."""
 
 
 class EpisodeOutcomes(NamedTuple):
@@ -47,11 +47,11 @@ NAMES_OF_METRICS = (
     *("update_step", "set", "seed", "env_steps", "seconds", "steps_per_second"),
     *EpisodeOutcomes._fields,
 )
-"""Names of the other metrics of an evaluation, including those that loggers add."""
+"""Names of the other metrics of an evaluation, including the ones that loggers add."""
 
 
 def random_action(episodes: Episodes, key: Key[Array, ""], obs: PyTree = None) -> PyTree:
-    """Draws a random action (of each actor) among those that an observation allows.
+    """Draws a random action (per actor) from the actions that an observation allows.
 
     Args:
         episodes: The environment.

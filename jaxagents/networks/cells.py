@@ -120,7 +120,7 @@ def _recur(kind: _Kind, *given: PyTree) -> PyTree:
 
 @_recur.defjvp
 def _(kind: _Kind, primals: PyTree, tangents: PyTree) -> tuple[PyTree, PyTree]:
-    """The memories and their tangents; those due to the weights are one product for all steps.
+    """The memories and their tangents; tangents due to the weights are one product for all steps.
 
     Each step of the loop adds the tangent due to the previous memory to all other tangents, which are
     computed outside the loop: JAX would use a second loop for them. The weights are also transposed in

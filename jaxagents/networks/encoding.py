@@ -126,7 +126,7 @@ def with_extra_entries_of(obs: PyTree, features: PyTree) -> PyTree:
         features: The trunk's features for it.
 
     Returns:
-        The features, or a dict of the features and those entries.
+        The features, or a dict of the features and the extra entries.
     """
     return with_entries(features, **extra_entries(obs))
 

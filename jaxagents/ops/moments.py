@@ -186,17 +186,17 @@ def merge_moments(moments: Moments, others: Moments) -> Moments:
 
 
 def normalise(x: Float[Array, "*shape"], moments: Moments, clip: float) -> Float[Array, "*shape"]:
-    r"""Shifts and scales numbers to zero mean and unit variance, and clips them.
+    r"""Shifts and scales values to zero mean and unit variance, and clips them.
 
     $$\operatorname{clip}\left(\frac{x - \bar x}{\sqrt{\sigma^2 + \epsilon}}, -c, c\right)$$
 
     Args:
-        x: Numbers, sample axes first.
+        x: Values, sample axes first.
         moments: Mean $\bar x$ and variance $\sigma^2$.
         clip: Largest absolute value $c$.
 
     Returns:
-        The normalised numbers, in single precision.
+        The normalised values, in single precision.
     """
     mean, variance = beside(x, moments.mean, moments.variance)
     differences = x.astype(jnp.float32) - mean
@@ -209,11 +209,11 @@ def denormalise(x: Float[Array, "*shape"], moments: Moments) -> Float[Array, "*s
     $$x \sqrt{\sigma^2 + \epsilon} + \bar x$$
 
     Args:
-        x: Normalised numbers, sample axes first.
+        x: Normalised values, sample axes first.
         moments: Mean $\bar x$ and variance $\sigma^2$.
 
     Returns:
-        The numbers on their original scale.
+        The values on their original scale.
     """
     mean, variance = beside(x, moments.mean, moments.variance)
     return x * jnp.sqrt(variance + _EPSILON) + mean

@@ -1,7 +1,7 @@
 """Returns and advantages of rollouts that may span several episodes.
 
 Arrays are time first. Two flags end an episode. A *terminated* step has no future. A *truncated*
-step has one that was not played: it bootstraps from the value of its true successor, and nothing
+step has one that was cut off: it bootstraps from the value of its true successor, and nothing
 carries over from the next episode.
 """
 

@@ -160,7 +160,7 @@ class JaxMARL(Native):
         return jnp.stack(each) if len(shapes) == 1 and None not in shapes else entry
 
     def _stack(self, obs: PyTree) -> Array:
-        """Observations of all actors in one array of floats: integers would be taken for pixels."""
+        """Observations of all actors in one array of floats: integers would be read as pixels."""
         each = [jnp.asarray(x, jnp.float32) for x in self._each(obs)]
         shapes = {x.shape for x in each}
         if len(shapes) > 1:
@@ -172,8 +172,8 @@ class JaxMARL(Native):
 def _jaxmarl() -> Any:
     """Imports the suite silently.
 
-    The import prints, and resets the streams of `sys` to those of the process, which would lose the
-    streams of a notebook or of a caller.
+    The import prints, and resets `sys.stdout` and `sys.stderr` to the process's streams, which would
+    lose a notebook's or a caller's.
     """
     streams = {name: getattr(sys, name) for name in ("stdout", "stderr", "__stdout__")}
     printed = io.StringIO()

@@ -56,7 +56,7 @@ def in_types_of(example: PyTree, observation: PyTree) -> PyTree:
         observation: An observation from `as_observation`.
 
     Returns:
-        The observation; arrays that cannot be cast stay as they are.
+        The observation; arrays that cannot be cast are unchanged.
     """
     if isinstance(example, Mapping):
         return {name: in_types_of(part, observation[name]) for name, part in example.items()}

@@ -36,7 +36,7 @@ ByAgent = Mapping[str, Any]
 class Actors:
     """The possible agents of an environment, and the arrays of their observations and actions.
 
-    Observations from identical boxes stay as they are; any others are flattened and padded with zeros.
+    Observations from identical boxes are unchanged; any others are flattened and padded with zeros.
     If actors have different numbers of actions, missing ones are masked.
 
     Attributes:

@@ -155,8 +155,8 @@ def spaces_of_one(env: gymnasium.Env | VectorEnv) -> tuple[spaces.Space, spaces.
 def autoreset_mode(env: VectorEnv) -> AutoresetMode | None:
     """The autoreset mode of a vector; `None` if it does not declare one.
 
-    An attribute takes precedence over the metadata. Gymnasium keeps those with the environment's class,
-    where the vector that was created last overwrites them.
+    An attribute takes precedence over the metadata. Gymnasium stores the metadata in the environment's
+    class, where the most recent vector overwrites it.
     """
     known = (env.metadata or {}).get("autoreset_mode")
     mode = getattr(env.unwrapped, "autoreset_mode", known)
