@@ -23,8 +23,8 @@ env, env_params = gymnax.make("CartPole-v1")
 
 # %% [markdown]
 # The *configuration* sets the sizes of the compiled program. An update takes
-# `rollout_length` steps in each of `batch_size` environments, so this run takes 100 *
-# 16 * 128 = 204,800 steps.
+# `rollout_length` steps in each of `batch_size` environments, so this run takes
+# `100 * 16 * 128 = 204_800` steps.
 
 # %%
 config = AgentConfig(
@@ -49,7 +49,7 @@ hyperparams = HyperParameters(
 # %% [markdown]
 # ## Train
 #
-# The random key makes the run reproducible. The first seconds go to compilation. Leave
+# The random key makes the run reproducible. Compilation takes the first seconds. Leave
 # out `progress=False` to see a progress bar.
 
 # %%

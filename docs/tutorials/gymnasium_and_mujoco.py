@@ -72,7 +72,7 @@ print(frames.shape)
 # ## MuJoCo
 #
 # Install the extra `mujoco`, and pass `"gymnasium:HalfCheetah-v5"` instead of Pendulum.
-# The [benchmark](../../benchmarks/learners/) shows the returns and the time.
+# The [benchmark](../../benchmarks/learners/) shows returns and training times.
 #
 # ```python
 # config = AgentConfig(

@@ -42,7 +42,7 @@ print(len(dataset), sorted(dataset))
 # dataset = Dataset.load("cartpole.npz")
 # ```
 #
-# For continuous actions, `Dataset(arrays, action_space=...)` specifies their
+# For continuous actions, `Dataset(arrays, action_space=...)` specifies the
 # [units](../../api/data/#units-of-actions).
 
 # %%

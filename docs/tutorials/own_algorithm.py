@@ -6,9 +6,9 @@
 #
 # ## PPO with another loss
 #
-# PPO clips the probability ratio. The same paper proposes a penalty on the KL
-# divergence from the old policy instead. The hook takes a minibatch of samples, and
-# returns one loss per sample and a dict of diagnostics.
+# PPO clips the probability ratio; its paper also proposes a penalty on the KL
+# divergence from the old policy. The hook takes a minibatch of samples, and returns one
+# loss per sample and a dict of diagnostics.
 
 # %%
 import dataclasses

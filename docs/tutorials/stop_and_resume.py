@@ -89,7 +89,7 @@ print("The picture is in", folder)
 # ## Choose another checkpoint
 #
 # `restore("best")` loads the checkpoint with the highest mean return. You can choose
-# another criterion, here the worst return:
+# another criterion, here the highest minimum return:
 
 # %%
 agent = PPO(env, env_params, config)

@@ -2,8 +2,8 @@
 # # Many seeds and a sweep
 #
 # One run says little: another seed may learn twice as fast. `agent.sweep` trains
-# several seeds with several sets of hyperparameters, with one compiled program, on all
-# CPU cores or accelerators.
+# several seeds of several sets of hyperparameters with one compiled program, on all CPU
+# cores or accelerators.
 
 # %%
 import tempfile
@@ -27,8 +27,8 @@ agent = PPO(env, env_params, config)
 # %% [markdown]
 # ## Seeds and sets
 #
-# Arrays among the hyperparameters have one entry for each set. Plain numbers apply to
-# all sets. The random keys are the seeds.
+# Array hyperparameters have one entry per set; plain numbers apply to all sets. The
+# random keys are the seeds.
 
 # %%
 rates = jnp.array([1e-4, 1e-3, 1e-2])
