@@ -79,7 +79,7 @@ class C51Hyperparameters(QHyperparameters):
 
 
 class HyperParameters(C51Hyperparameters, dqn.HyperParameters):
-    """Traced hyperparameters of the agent: [DQN's][jaxagents.dqn.HyperParameters] and the bounds."""
+    """Traced hyperparameters of the agent, [DQN's][jaxagents.dqn.HyperParameters] among them."""
 
 
 class C51Learner(DistributionalLearner[C51Config, C51Hyperparameters]):

@@ -187,7 +187,7 @@ class WandbLogger(ClosingLogger):
 
         Args:
             project: The project.
-            name: Name of the run, to which the time is appended to make it unique.
+            name: Name of the run; the time is appended to make it unique.
             group: Group of related runs, such as the seeds of an experiment.
             config: The settings of the run: a dataclass, or a dict that may hold dataclasses, such as
                 an agent's configuration and hyperparameters.

@@ -384,7 +384,7 @@ def elements_of(samples: Batch, carry: PyTree, first: Bool[Array, "time environm
 
 
 def batch_of(minibatch: PyTree) -> Batch:
-    """Converts a minibatch of elements to a learner's batch, in which sequences become steps."""
+    """Converts a minibatch of elements to a learner's batch; sequences become steps."""
     sequences = minibatch["observations"]
     if not isinstance(sequences, Sequence):
         return minibatch

@@ -28,7 +28,7 @@ from jaxagents.networks import Dense, Normalised, Torso, remembers
 from jaxagents.ppo import PPOBase
 
 _MOST_DEVIATIONS = 5.0
-"""Number of standard deviations to which the embeddings' observations are clipped."""
+"""The embeddings' observations are clipped to this number of standard deviations."""
 _INTRINSIC = "intrinsic_reward"
 _PREDICTOR = "predictor"
 

@@ -17,9 +17,9 @@ DATA_AXIS = "data"
 
 
 _N_PROCESSES = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
-"""Environment variables in which launchers store the number of processes."""
+"""Environment variables that launchers set to the number of processes."""
 _LAUNCHED = ("JAX_COORDINATOR_ADDRESS", "SLURM_STEP_NODELIST", "OMPI_MCA_orte_hnp_uri")
-"""Environment variables from which JAX can tell how processes were launched."""
+"""Environment variables that tell JAX how processes were launched."""
 
 
 def initialize(
@@ -201,7 +201,7 @@ def mean_over_devices(function: Callable, *args: PyTree) -> PyTree:
 
 
 def n_devices() -> int:
-    """Number of devices over which the mesh of `jax.set_mesh` splits rows; 1 without a mesh."""
+    """Number of devices that the mesh of `jax.set_mesh` splits rows over; 1 without a mesh."""
     return jax.sharding.get_abstract_mesh().shape.get(DATA_AXIS, 1)
 
 

@@ -209,7 +209,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
         Args:
             rng: Random key or seed, as for a fresh run. If there are checkpoints, it must be the one
-                that their run started with.
+                that the run started with.
             hyperparams: Hyperparameters; `None` uses the checkpoint's, or else the defaults.
             progress: Whether to show progress.
             loggers: Receive the mean metrics of each evaluation point.
@@ -422,7 +422,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
         Raises:
             NotImplementedError: The environment cannot render.
-            TypeError: `deterministic` is not a boolean, or `runner` not a runner of such an agent.
+            TypeError: `deterministic` is not a boolean, or `runner` is not a runner of this agent class.
             ValueError: `path` has an unsupported extension, a number is not positive, or the runner was
                 donated to `advance` or does not fit, such as a stack of several seeds.
             FileExistsError: The file exists.

@@ -66,7 +66,7 @@ def check_plays_on_host(agent: type, base: type, names: Iterable[str]) -> None:
 
 
 def check_single(obs: PyTree, expected: PyTree) -> None:
-    """Raises if `policy` receives a batch of observations, for which it may return a single action.
+    """Raises if `policy` receives a batch of observations: it might return a single action.
 
     Args:
         obs: Its argument.

@@ -69,7 +69,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         """Creates an agent and copies its dataset to the device.
 
         Args:
-            env: The environment in which the agent is evaluated; see
+            env: The environment for evaluations; see
                 [`Agent`][jaxagents.agents.agent.Agent].
             env_params: Its parameters; `None` uses `env.default_params`.
             config: Static configuration.

@@ -27,7 +27,7 @@ class Sampling(NamedTuple):
     learning". Others learn from transitions in any order.
 
     Attributes:
-        n_steps: Number of steps over which rewards are summed.
+        n_steps: Number of steps whose rewards are summed.
         sequence_length: Number of steps per sequence; `None` for transitions.
         burn_in: Number of steps at the start of a sequence that do not contribute to the loss.
     """

@@ -91,8 +91,7 @@ class DeviceBuffer(struct.PyTreeNode):
             example: One transition of one environment, or its shapes (`jax.ShapeDtypeStruct`), in a
                 possibly nested dict.
             capacity: Maximum number of rows in all groups together, a multiple of `n_envs`.
-            n_envs: Number of environments, each of which adds one transition at a time; a multiple of
-                `n_groups`.
+            n_envs: Number of environments; each adds one transition at a time. A multiple of `n_groups`.
             prioritised: Whether rows have priorities.
             prioritised_length: Length of the sequence that starts at a row and shares its priority. Rows
                 without a complete sequence have priority zero.

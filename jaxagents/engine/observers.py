@@ -129,7 +129,7 @@ class SweepBar(ProgressBar):
 class LoggerObserver(Observer):
     """Passes the mean metrics of each point to loggers, with the environment steps and the time.
 
-    The speed counts updates alone, from the end of the first chunk, which compiles.
+    The speed only counts updates, from the end of the first chunk, which compiles.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class LoggerObserver(Observer):
         Args:
             loggers: Receive the metrics.
             known_steps: Update steps that are already logged.
-            steps_per_update: Environment steps per update; 0 leaves them and their speed out.
+            steps_per_update: Environment steps per update; 0 omits them and their speed.
         """
         self._loggers = loggers
         self._known_steps = known_steps

@@ -116,7 +116,7 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
         """The loss of each sample.
 
         Args:
-            params: Parameters of the network, with respect to which the loss is differentiated.
+            params: Parameters of the network; the loss is differentiated with respect to them.
             batch: Transitions.
             targets: Targets from `_q_target`.
 
@@ -171,7 +171,7 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
         )
 
     def allowed_q(self, params: PyTree, obs: PyTree) -> Float[Array, "*batch n_actions"]:
-        """The values of all actions, minus infinity for actions that are not allowed.
+        """The values of all actions, minus infinity for forbidden ones.
 
         Args:
             params: Parameters of the online network, or of the target network.

@@ -230,8 +230,8 @@ class TrainState(PicklableNode):
         Args:
             loss_fn: Maps parameters to the loss, or to the loss and auxiliary outputs.
             has_aux: Whether `loss_fn` returns auxiliary outputs.
-            axis_name: Axis of `jax.vmap` or `jax.shard_map` over which gradients and outputs are
-                averaged; each index of the axis computes the loss of its own part of the data.
+            axis_name: Axis of `jax.vmap` or `jax.shard_map` to average gradients and outputs over;
+                each index of the axis computes the loss of its own part of the data.
 
         Returns:
             The state after the step, and the auxiliary outputs or, without them, the loss.
@@ -305,7 +305,7 @@ def target_update(state: TrainState, target: TrainState, tau: float | Array) -> 
     Args:
         state: The online network, $\theta$.
         target: The target network, $\theta'$.
-        tau: Step size $\tau$; 1 copies the parameters.
+        tau: Soft-update coefficient $\tau$; 1 copies the parameters.
 
     Returns:
         The updated target network, with its own dtypes, and with the online network's other variables

@@ -43,7 +43,7 @@ class Playground(Brax):
             name: One of `names()`.
             episode_length: Time limit, in steps; `None` uses the limit of the configuration.
             **options: Passed to `mujoco_playground.registry.load`, such as
-                `config_overrides={"sim_dt": 0.01}`, to which `"impl": "jax"` is added.
+                `config_overrides={"sim_dt": 0.01}`; `"impl": "jax"` is added to it.
 
         Returns:
             The environment.

@@ -39,7 +39,7 @@ class Copier(NamedTuple):
     Attributes:
         make: Creates a copy that opens no window, with an optional `render_mode`; `None` if the
             environment cannot be copied.
-        differing: Names of the attributes in which copies differ from the environment.
+        differing: Names of the attributes that differ between copies and the environment.
     """
 
     make: MakeCopy | None
@@ -159,7 +159,7 @@ def _with_render_mode(env: Any, render_mode: str | None) -> Any:
 
 
 def differences(env: Any, other: Any) -> list[str]:
-    """Names of the attributes in which two environments differ, such as `"PendulumEnv.g"`.
+    """Names of the attributes that differ between two environments, such as `"PendulumEnv.g"`.
 
     Numbers, strings, arrays, spaces, MuJoCo models, and containers and objects of these are compared;
     random generators, functions and renderers are not.

@@ -109,7 +109,7 @@ class AtariEncoder(Encoder):
 
     @property
     def smallest_side(self) -> int:
-        """The side for which the last feature map has a single pixel."""
+        """The image side that leaves a single pixel in the last feature map."""
         return 36
 
     @nn.compact
@@ -139,7 +139,7 @@ class ImpalaEncoder(Encoder):
 
     @property
     def smallest_side(self) -> int:
-        """The side for which the last feature map has a single pixel."""
+        """The image side that leaves a single pixel in the last feature map."""
         return 2 ** len(self.sections)
 
     @nn.compact
