@@ -273,7 +273,9 @@ PRESETS = {
     "td3bc-pendulum": _offline("td3bc", _ANY_REWARDS, value_weight=10.0, **_RATES),
     "iql-pendulum": _offline("iql", _ANY_REWARDS),
     "awac-pendulum": _offline("awac", _ANY_REWARDS),
-    "cql-pendulum": _offline("cql", {**_ANY_REWARDS, "n_action_samples": 4}, **_CQL_RATES),
+    "cql-pendulum": _offline(
+        "cql", {**_ANY_REWARDS, "minibatch_size": 128, "n_action_samples": 4}, **_CQL_RATES
+    ),
     **_minatar("Breakout", "Freeway", "Asterix", "SpaceInvaders"),
 }
 """By name: the agent (Rainbow is C51 with all options) and the environment, in lower case."""
