@@ -384,7 +384,11 @@ def draw(
         axes.set(xlabel=x_label, ylabel="mean return", title=title)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.grid(alpha=0.3)
-        figure.legend(loc="outside lower center", ncols=3)
+        for columns in (3, 2, 1):  # as many as fit
+            legend = figure.legend(loc="outside lower center", ncols=columns)
+            if columns == 1 or legend.get_window_extent().width < figure.bbox.width:
+                break
+            legend.remove()
         figure.savefig(path)
         plt.close(figure)
 

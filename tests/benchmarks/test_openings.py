@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("matplotlib", reason="it draws the charts")
+plt = pytest.importorskip("matplotlib.pyplot", reason="it draws the charts")
 
 REPOSITORY = Path(__file__).parents[2]
 MENU = (REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8").partition("  - Performance:")[2]
@@ -118,6 +118,14 @@ def test_tables_and_numbers_are_read_from_a_page(benchmarks):
     assert reports.numbers_in("-1,115.1 (-1,132.9 to -4)") == [-1115.1, -1132.9, -4.0]
     assert reports.numbers_in("2,667, 2,145") == [2667.0, 2145.0]
     assert reports.numbers_in("-") == []
+
+
+def test_a_legend_of_long_names_fits_below_its_plot(benchmarks, tmp_path):
+    curves = {f"a library with a long name {i}": ([0, 1], [[0.0, 1.0]]) for i in range(3)}
+    benchmarks("reports").draw(tmp_path / "curves.png", "Curves", curves)
+    below = plt.imread(tmp_path / "curves.png")[-40:, :, :3]
+    assert below.min() < 0.5  # there it is
+    assert below[:, 0].min() == below[:, -1].min() == 1.0
 
 
 def test_other_numbers_are_in_parentheses(benchmarks):
