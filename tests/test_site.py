@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import jaxagents
 from jaxagents.catalogue import CATALOGUE, Entry
 from jaxagents.engine.behaviour import Behaviour
 
@@ -20,7 +21,7 @@ PAGES = sorted([ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")])
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MODULES = sorted((ROOT / "jaxagents").rglob("*.py"))
 BLOCK = re.compile(r"^( *)``` ?\{?[ .a-z]+\}?\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
-INCLUDED = re.compile(r'^--8<-- "(.+):(\d+):(\d+)"$', re.MULTILINE)
+INCLUDED = re.compile(r'^--8<-- "([^:\n]+?)(?::(\d+):(\d+))?"$', re.MULTILINE)
 COLUMNS = 80
 
 
@@ -154,6 +155,24 @@ def test_pages_of_agents_show_the_curves_that_were_measured(
     assert 0 < figure.stat().st_size < 60_000
 
 
+TABLE = re.compile(r"^\|(.*)\|\n\|[-|: ]+\|$", re.MULTILINE)
+IDENTIFIER = re.compile(r"^ *::: (jaxagents\.\S+)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_tables_name_what_is_in_their_last_column(page: Path):
+    heads = TABLE.findall(page.read_text(encoding="utf-8"))
+    assert [head for head in heads if not head.rpartition("|")[2].strip()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_reference_shows_names_as_users_import_them(page: Path):
+    for path in IDENTIFIER.findall(page.read_text(encoding="utf-8")):
+        _, *modules, name = path.split(".")
+        if name in jaxagents.__all__ and modules:
+            assert modules[0] not in {"agents", "core", "engine", "learners"}, path
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_code_fits_on_a_page(page: Path):
     assert too_long(page.read_text(encoding="utf-8")) == []
@@ -178,4 +197,4 @@ def included(found: re.Match[str]) -> str:
     """The lines of a file that a page includes."""
     path, first, last = found.groups()
     lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
-    return "\n".join(lines[int(first) - 1 : int(last)])
+    return "\n".join(lines[int(first or 1) - 1 : int(last or len(lines))])

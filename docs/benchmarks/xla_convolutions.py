@@ -1,6 +1,7 @@
-"""Shows that gradients of convolutions are slow inside a loop on a CPU. It only needs JAX.
+"""Shows that gradients of convolutions are slow inside a loop on a CPU.
 
-The gradient of each operand is timed outside a loop, and in the body of a `fori_loop`.
+It only needs JAX. The gradient of each operand is timed outside a loop, and
+in the body of a `fori_loop`.
 """
 
 import time
@@ -44,9 +45,8 @@ def main() -> None:
 
             alone = milliseconds(jax.jit(gradient), output)
             looped = milliseconds(jax.jit(in_a_loop), output, N_STEPS) / N_STEPS
-            print(
-                f"| {name} | {operand} | {alone:.1f} | {looped:.1f} | {looped / alone:.0f} |"
-            )
+            numbers = f"{alone:.1f} | {looped:.1f} | {looped / alone:.0f}"
+            print(f"| {name} | {operand} | {numbers} |")
 
 
 def milliseconds(function, *args):
