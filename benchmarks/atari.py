@@ -80,8 +80,8 @@ def report(rounds: peers.Round, args: argparse.Namespace) -> str:
         "DQN's convolutions and a layer of 512 units. The games have the usual wrappers: frame skip 4, "
         "84 x 84 greyscale images, a stack of four frames, rewards clipped to -1, 0 or 1, and sticky "
         "actions. They run in separate processes, or in EnvPool's threads.",
-        f"Steps per second are the median over {args.parts - 1} parts of a run, each of "
-        f"{args.updates * 1024:,} steps, after a first part that compiles.",
+        f"Speeds are medians over {args.parts - 1} parts of a run, {args.updates * 1024:,} steps each, "
+        "after a first part that includes compilation.",
         f"## On a {device(rounds)}",
         reports.table(HEAD, [row_of(library, result) for library, result in rounds.items()]),
         *curve(rounds, args),

@@ -164,7 +164,7 @@ def report(
             ["Steps", "Return", "By seed", "Of the maximum", "Achievements (of 22)", "Score"], rows
         ),
         PUBLISHED,
-        "Share of games that unlock each achievement, before and after training:",
+        "Share of games in which the agent unlocks each achievement, before and after training:",
         reports.table(["Achievement", "Untrained", "Trained"], achievements),
         reports.measured_by(f"python benchmarks/craftax_classic.py --seeds {args.seeds}"),
         f"Versions: {reports.versions('jaxagents', 'jax', 'craftax')}.",
@@ -180,7 +180,7 @@ def opening(page: str, chart: Path) -> str:
         (returned, f"return after {steps} steps (untrained: {untrained[1]})"),
         (share, "of the maximum return"),
         (achievements, f"of {len(ACHIEVEMENTS)} achievements per game"),
-        (points, "score of Crafter"),
+        (points, "Crafter score"),
     ]
     return reports.in_large(numbers, {"Learning curve": chart.with_suffix(".png").name})
 
@@ -202,7 +202,7 @@ The score is Crafter's: a geometric mean of the success rates below, so rare ach
 
 **Published results.** Craftax-Classic has the rules of Crafter, where agents usually train for a million
 steps from pixels. Crafter's scoreboard counts all games of a run. It lists a score of 4.6% and a return
-of 4.2 for the PPO of Stable-Baselines3, 15.6% and 10.3 for PPO with a residual network, and 1.6% and 2.1
+of 4.2 for Stable-Baselines3's PPO, 15.6% and 10.3 for PPO with a residual network, and 1.6% and 2.1
 for random actions; human experts reach 50.5% and 14.3. The Craftax paper (Matthews et al., 2024) reports
 90% of the maximum return for PPO with symbolic observations after a billion steps."""
 

@@ -35,7 +35,7 @@ PARTS = {
 }
 ABOUT = (
     "Does SAC learn as well in jaxagents as in [sbx](https://github.com/araffin/sbx)? Both libraries "
-    "get the same settings. The tables show the returns after the last step."
+    "use the same settings. The tables show the returns at the end of training."
 )
 QUICK = {"n_steps": 300, "start_steps": 200, "n_seeds": 1, "episodes": 2, "evaluations": 3}
 

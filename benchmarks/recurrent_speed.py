@@ -78,15 +78,15 @@ def report(rounds: dict[str, list[Round]], n_repeats: int) -> str:
     return "\n\n".join(
         [
             "# Recurrent PPO",
-            "How fast is recurrent PPO compared with purejaxrl? Both have the settings of purejaxrl's "
+            "How fast is recurrent PPO compared with purejaxrl? Both use the settings of purejaxrl's "
             "`ppo_rnn.py`: a GRU of 128 units between two layers of 128, four environments, rollouts of "
             "128 steps, and four epochs of four minibatches, each with the sequence of one environment. "
             "In both, actor and critic share the GRU and the layer before it. Remaining differences: "
             "purejaxrl has one optimizer for both, bootstraps only at the end of a rollout, clips the "
             "value loss, and computes values while acting instead of afterwards.",
-            "The table shows medians over fresh processes. Each ratio compares two consecutive runs, "
-            "jaxagents / purejaxrl, with its range in parentheses. `ppo_rnn.py` is unchanged, except "
-            "that its GRU gets the size that Flax now requires.",
+            "The table shows medians over fresh processes. Ratios are jaxagents / purejaxrl: the median "
+            "over pairs of consecutive runs, with the range in parentheses. `ppo_rnn.py` is unchanged, "
+            "except that its GRU gets the size that Flax now requires.",
             reports.table(["", "", *QUANTITIES], rows),
             reports.measured_by(command),
             reports.version_table(columns),

@@ -26,8 +26,8 @@ class AgentConfig(OnPolicyConfig):
 class HyperParameters(OnPolicyHyperparameters):
     """Traced hyperparameters of A2C.
 
-    In addition to the
-    [hyperparameters of all on-policy agents][jaxagents.agents.config.OnPolicyHyperparameters]:
+    Extends the
+    [hyperparameters of all on-policy agents][jaxagents.agents.config.OnPolicyHyperparameters].
 
     Attributes:
         gae_lambda: Trace decay of advantages and returns; 1 uses all rewards of the rollout.

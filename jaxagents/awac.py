@@ -70,7 +70,7 @@ class AWACLearner(ActorCriticLearner[AWACConfig, HyperParameters]):
 
     @classmethod
     def default_networks(cls, config: AWACConfig, example: Example) -> dict[str, nn.Module]:
-        """The default networks for vectors; see `Learner`."""
+        """The default networks for vector observations; see `Learner`."""
         actor = gaussian_policy(config, example.action_size)
         return {**super().default_networks(config, example), "actor_network": actor}
 

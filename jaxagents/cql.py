@@ -50,7 +50,7 @@ class CQLConfig(SACConfig):
 class DiscreteCQLConfig(QConfig):
     """Static configuration of discrete CQL.
 
-    In addition to [Q-learning's][jaxagents.learners.q_learning.QConfig]:
+    Extends the [configuration of Q-learning][jaxagents.learners.q_learning.QConfig].
 
     Attributes:
         features: Widths of the hidden layers of the default network.
@@ -88,8 +88,8 @@ WeightedT = TypeVar("WeightedT", bound=DiscreteCQLHyperparameters)
 class HyperParameters(SACHyperparameters, DiscreteCQLHyperparameters):
     """Traced hyperparameters of the agent, and of its learner for continuous actions.
 
-    In addition to [SAC's][jaxagents.sac.SACHyperparameters] and
-    [discrete CQL's][jaxagents.cql.DiscreteCQLHyperparameters]:
+    Extends the hyperparameters of [SAC][jaxagents.sac.SACHyperparameters] and
+    [discrete CQL][jaxagents.cql.DiscreteCQLHyperparameters].
 
     Attributes:
         actor_learning_rate: Learning rate of the policy.

@@ -35,8 +35,8 @@ class AgentConfig(OffPolicyConfig, QConfig):
 class HyperParameters(QHyperparameters, ReplayHyperparameters):
     """Traced hyperparameters of the agent.
 
-    In addition to [Q-learning's][jaxagents.learners.q_learning.QHyperparameters] and
-    [prioritised replay's][jaxagents.agents.off_policy.ReplayHyperparameters]:
+    Extends the hyperparameters of [Q-learning][jaxagents.learners.q_learning.QHyperparameters] and
+    [prioritised replay][jaxagents.agents.off_policy.ReplayHyperparameters].
 
     Attributes:
         initial_epsilon: Probability of a random action when learning starts; it decays to `epsilon`.

@@ -32,7 +32,7 @@ class IQLConfig(ActorCriticConfig, ImitationConfig):
     """Static configuration of IQL's learner, inherited by the agent's configuration.
 
     Attributes:
-        n_critics: Number of critics; their minimum is used (2 in the paper).
+        n_critics: Number of critics (2 in the paper); their minimum is used.
         value_network: Module that replaces the default value function.
         actor_optimizer: Like `optimizer`, but for the policy only; the paper uses a cosine schedule.
     """
@@ -100,7 +100,7 @@ class IQLLearner(ActorCriticLearner[IQLConfig, HyperParameters]):
 
     @classmethod
     def default_networks(cls, config: IQLConfig, example: Example) -> dict[str, nn.Module]:
-        """The default networks for vectors; see `Learner`."""
+        """The default networks for vector observations; see `Learner`."""
         return {
             **super().default_networks(config, example),
             "actor_network": gaussian_policy(config, example.action_size),

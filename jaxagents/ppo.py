@@ -32,9 +32,10 @@ if not TYPE_CHECKING:  # a type checker would believe that any name exists
 class AgentConfig(OnPolicyConfig):
     """Static configuration of PPO.
 
-    Each update collects `rollout_length` steps in each of `batch_size` environments, and then makes
-    `actor_epochs` and `critic_epochs` passes over them, in `batch_size / minibatch_size` minibatches.
-    Each epoch shuffles the samples of all environments and times.
+    Each update collects `rollout_length` steps in each of `batch_size` environments, and then
+    trains the actor for `actor_epochs` and the critic for `critic_epochs` passes over them, in
+    `batch_size / minibatch_size` minibatches. Each epoch shuffles the samples of all environments and
+    time steps.
 
     Attributes:
         minibatch_size: Number of environments per minibatch.
@@ -50,14 +51,14 @@ class AgentConfig(OnPolicyConfig):
 class HyperParameters(OnPolicyHyperparameters):
     """Traced hyperparameters of PPO.
 
-    In addition to the
-    [hyperparameters of all on-policy agents][jaxagents.agents.config.OnPolicyHyperparameters]:
+    Extends the
+    [hyperparameters of all on-policy agents][jaxagents.agents.config.OnPolicyHyperparameters].
 
     Attributes:
         gae_lambda: Trace decay of advantages and returns.
         eps_clip: Clip range: largest deviation of the probability ratio from 1 that is rewarded.
         ent_coeff: Weight of the entropy bonus in the actor's loss.
-        kl_threshold: Mean KL divergence (nats) above which an update stops its actor epochs.
+        kl_threshold: Mean KL divergence (in nats) above which the actor stops its epochs early.
     """
 
     gae_lambda: Traced = hyperparameter(0.95, 0.0, 1.0)
@@ -112,7 +113,8 @@ class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):
         with $L_t$ from [`clipped_surrogate`][jaxagents.ops.clipped_surrogate].
 
         Args:
-            training: Train state of the actor; differentiated in its `params`.
+            training: Train state of the actor; the loss is differentiated with respect to its
+                `params`.
             obs: Observations of a minibatch, samples first.
             actions: The actions taken.
             log_prob_old: Their log-probabilities under the policy that took them.
@@ -137,7 +139,7 @@ class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):
         return hyperparams.gae_lambda
 
     def _kl_threshold(self, hyperparams: HyperParameters) -> Traced | None:
-        """Mean KL divergence above which the actor epochs stop."""
+        """Mean KL divergence above which the actor stops its epochs early."""
         return hyperparams.kl_threshold
 
 

@@ -41,8 +41,8 @@ class AgentConfig(OnPolicyConfig):
 class HyperParameters(OnPolicyHyperparameters):
     """Traced hyperparameters of REINFORCE.
 
-    In addition to the
-    [hyperparameters of all on-policy agents][jaxagents.agents.config.OnPolicyHyperparameters]:
+    Extends the
+    [hyperparameters of all on-policy agents][jaxagents.agents.config.OnPolicyHyperparameters].
 
     Attributes:
         ent_coeff: Weight of the entropy bonus in the actor's loss.
@@ -71,7 +71,8 @@ class REINFORCEBase(OnPolicyBase[AgentConfig, HyperParameters]):
         $$-\left(\log \pi(a_t | s_t) (G_t - V(s_t)) + c\, H(\pi(\cdot | s_t))\right)$$
 
         Args:
-            training: Train state of the actor; differentiated in its `params`.
+            training: Train state of the actor; the loss is differentiated with respect to its
+                `params`.
             obs: Observations, samples first.
             actions: The actions taken.
             log_prob_old: Their log-probabilities under the policy that took them.
@@ -89,6 +90,6 @@ class REINFORCEBase(OnPolicyBase[AgentConfig, HyperParameters]):
 class REINFORCE(ReadyMadePolicy[AgentConfig, HyperParameters], REINFORCEBase):
     """REINFORCE with a critic as baseline, for discrete and continuous actions.
 
-    Monte Carlo returns are bootstrapped with the critic where an episode or the rollout is truncated.
-    The default networks have two hidden layers of 64 units; the configuration can replace them.
+    Monte Carlo returns are bootstrapped with the critic where an episode is truncated or the rollout
+    ends. The default networks have two hidden layers of 64 units; the configuration can replace them.
     """

@@ -49,7 +49,7 @@ class AgentConfig(ppo.AgentConfig):
 class HyperParameters(ppo.HyperParameters):
     """Traced hyperparameters of RND.
 
-    In addition to [PPO's][jaxagents.ppo.HyperParameters]:
+    Extends the [hyperparameters of PPO][jaxagents.ppo.HyperParameters].
 
     Attributes:
         intrinsic_coeff: Weight of the intrinsic rewards; the environment's have weight 1.

@@ -33,10 +33,10 @@ class SACConfig(ActorCriticConfig):
     """Static configuration of SAC's learners, inherited by the agent's configuration.
 
     Attributes:
-        n_critics: Number of critics; their minimum is used (2 in the paper).
+        n_critics: Number of critics (2 in the paper); their minimum is used.
         backup_entropy: Whether targets include the entropy of the next action (they do in the paper).
-        n_target_critics: Number of randomly chosen critics for the targets of each update, which use
-            their minimum; the policy then uses the mean of all critics. `None` uses the minimum of all
+        n_target_critics: Number of critics, chosen at random in each update, whose minimum is used for
+            the targets; the policy then uses the mean of all critics. `None` uses the minimum of all
             critics for both.
         critic_layer_norm: Whether the default critics use layer normalisation.
         critic_dropout_rate: Dropout rate of the default critics in updates. If it is positive, updates
@@ -52,7 +52,7 @@ class SACConfig(ActorCriticConfig):
         """Keyword arguments of the critics during an update.
 
         Args:
-            key: Random key, which other draws use too.
+            key: Random key, shared with other draws.
             number: A number unique to this draw.
 
         Returns:
@@ -146,7 +146,7 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
 
     @classmethod
     def default_networks(cls, config: SACConfig, example: Example) -> dict[str, nn.Module]:
-        """The default networks for vectors; see `Learner`."""
+        """The default networks for vector observations; see `Learner`."""
         critics = ensemblize(Critic, config.n_critics)(
             features=config.features,
             layer_norm=config.critic_layer_norm,
@@ -268,7 +268,7 @@ class DiscreteSACLearner(SACLearner):
 
     @classmethod
     def default_networks(cls, config: SACConfig, example: Example) -> dict[str, nn.Module]:
-        """The default networks for vectors; see `Learner`."""
+        """The default networks for vector observations; see `Learner`."""
         critics = ensemblize(DiscreteCritic, config.n_critics)(
             features=config.features,
             layer_norm=config.critic_layer_norm,
@@ -345,8 +345,8 @@ class AgentConfig(OffPolicyConfig, SACConfig):
 class HyperParameters(SACHyperparameters, ReplayHyperparameters):
     """Traced hyperparameters of the agent.
 
-    They are [SAC's][jaxagents.sac.SACHyperparameters] and
-    [prioritised replay's][jaxagents.agents.off_policy.ReplayHyperparameters].
+    Extends the hyperparameters of [SAC][jaxagents.sac.SACHyperparameters] and
+    [prioritised replay][jaxagents.agents.off_policy.ReplayHyperparameters].
     """
 
 

@@ -84,7 +84,7 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
 
     @classmethod
     def default_networks(cls, config: TD3Config, example: Example) -> dict[str, nn.Module]:
-        """The default networks for vectors; see `Learner`."""
+        """The default networks for vector observations; see `Learner`."""
         actor = Policy(
             features=config.features, action_dim=example.action_size, squash="mean", fixed_std=1.0
         )

@@ -22,7 +22,7 @@ _SMALLEST_SIZE = 1e-6
 class HyperParameters(TD3Hyperparameters):
     """Traced hyperparameters of TD3+BC. The defaults are from the authors' code.
 
-    In addition to [TD3's][jaxagents.td3.TD3Hyperparameters]:
+    Extends the [hyperparameters of TD3][jaxagents.td3.TD3Hyperparameters].
 
     Attributes:
         value_weight: Weight of the normalised values relative to the imitation loss.

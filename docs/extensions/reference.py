@@ -204,7 +204,7 @@ def show_lifecycle(read: griffe.Class) -> None:
             {"Method": f"[`{name}`][{AGENT}.{name}]", "Description": summary}
         )
     text = (
-        f"The arguments and these methods are those of [`Agent`][{AGENT}]:\n\n"
+        f"Inherits its arguments and these methods from [`Agent`][{AGENT}]:\n\n"
     )
     text += table(rows)
     read.docstring.parsed.append(griffe.DocstringSectionText(text))

@@ -6,8 +6,8 @@
 #
 # ## Custom networks
 #
-# `PPO` expects logits for discrete actions. Write the network for a single observation;
-# the agent creates it with its configuration.
+# `PPO` expects logits for discrete actions. Write the network for a single observation.
+# The agent creates it, and passes its own configuration.
 
 # %%
 import tempfile
@@ -113,8 +113,8 @@ _, of_hooks = agent.train(jax.random.key(0), hyperparams, progress=False)
 # %% [markdown]
 # ## A policy with one distribution
 #
-# One hook that returns a distribution can replace the four. It also applies the network
-# once instead of twice in the actor's loss.
+# One hook that returns a distribution can replace the four. The actor's loss then applies
+# the network once instead of twice.
 
 
 # %%
@@ -142,7 +142,7 @@ print("The picture is in", folder)
 # ## Mistakes fail early
 #
 # The constructor traces the hooks. Wrong shapes raise an error before anything
-# compiles, and so do misspelt hooks:
+# is compiled, and so do misspelt hooks:
 
 
 # %%

@@ -342,7 +342,7 @@ class OffPolicyConfig(SequencesConfig):
         rollout_length: Steps taken in each environment per update.
         buffer_size: Number of transitions that the replay buffer holds; a multiple of `batch_size`.
         learning_starts: Number of transitions collected with random actions before the first update,
-            rounded up to whole steps of all environments.
+            rounded up to a multiple of `batch_size`.
         n_step_returns: Number of steps whose rewards are summed before bootstrapping.
         prioritised_replay: Whether to sample transitions in proportion to their last
             temporal-difference errors (Schaul et al., 2016, "Prioritized experience replay"), instead
@@ -351,9 +351,10 @@ class OffPolicyConfig(SequencesConfig):
             buffer, metrics and evaluations keep the original rewards.
         checkpoint_buffer: Whether checkpoints include the replay buffer. Without it they are small, but
             a run that continues from one must first refill its buffer, which changes its results.
-        buffer_on_host: Whether to keep the replay buffer in host memory, if it does not fit on the
-            accelerator; batches are copied from there. Only for environments that are stepped on the
-            host, without `prioritised_replay`, and not saved in checkpoints.
+        buffer_on_host: Whether to keep the replay buffer in host memory, for buffers that do not fit on
+            the accelerator; batches are copied from there. Works only with environments that are
+            stepped on the host, and without `prioritised_replay`. Such a buffer is not saved in
+            checkpoints.
     """
 
     batch_size: int = checked(8, positive)

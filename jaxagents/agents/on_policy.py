@@ -125,7 +125,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         Args:
             runner: The runner after the rollout.
             traj: The rollout as collected, shaped `(time, environments, ...)`.
-            rngs: Random keys of epochs, and of groups of environments.
+            rngs: Random keys, one for each epoch and group of environments.
 
         Returns:
             The runner after the update, and the report.
@@ -169,7 +169,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         return runner, traj._replace(reward=reward)
 
     def _with_targets(self, runner: Runner, traj: Transition) -> tuple[Runner, Transition]:
-        """Adds the current critic's values, advantages and returns to a rollout.
+        """Adds advantages, returns and the current critic's values to a rollout.
 
         Args:
             runner: The runner after the rollout.
@@ -184,7 +184,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
     def _learn(
         self, runner: Runner, traj: Transition, rngs: Key[Array, "epochs n_groups"]
     ) -> tuple[Runner, Info]:
-        """Learns from a rollout in epochs of minibatches, with both losses.
+        """Trains actor and critic on a rollout, in epochs of minibatches.
 
         Override it to change the update rather than a loss. Its caller does everything else, such as
         updating statistics of observations and reporting non-finite values.
@@ -192,7 +192,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         Args:
             runner: The runner after the rollout.
             traj: The rollout with advantages and targets, shaped `(time, environments, ...)`.
-            rngs: Random keys of epochs, and of groups of environments.
+            rngs: Random keys, one for each epoch and group of environments.
 
         Returns:
             The runner with the trained networks, and the metrics to report, by name.
@@ -219,7 +219,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
         Args:
             training: Train state of the actor.
-            params: Parameters of the actor to use.
+            params: Actor parameters to use.
             obs: One observation.
 
         Returns:
@@ -258,7 +258,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
         Args:
             training: Train state of the actor.
-            params: Parameters of the actor to use.
+            params: Actor parameters to use.
             obs: One observation.
             actions: One action (per actor).
 
@@ -288,10 +288,10 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
         Returns:
             One action (per actor). For a NumPy observation, as Gymnasium returns it, `policy(obs)`
-                gives an action that its `env.step` takes: a NumPy array within the space, or an `int`.
+                returns an action that `env.step` accepts: a NumPy array within the space, or an `int`.
 
         Raises:
-            RuntimeError: No state is given, and the agent has not been trained.
+            RuntimeError: No train state is given, and the agent has not been trained.
             TypeError: The policy has a memory.
             ValueError: `obs` is a batch, or has a different shape.
         """
@@ -325,7 +325,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
         Args:
             training: Train state of the actor.
-            carry: The memory: first `initial_carry(training)`, then the one returned last.
+            carry: The memory: first `initial_carry(training)`, then the one that the last call returned.
             obs: One observation.
             rng: Random key to sample the action with; `None` takes the greedy action.
 
@@ -401,14 +401,14 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
     def _trajectory_returns(
         self, value: Float[Array, "..."], traj: ReturnInput
     ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        """One backward step of the returns that the critic learns.
+        """One step of the backward recursion for the returns that the critic learns.
 
-        If the episode is truncated or the rollout ends after this step, `value` is the true
-        successor's value.
+        If the episode is truncated or the rollout ends after this step, `value` is the value
+        of the true next state.
 
         Args:
             value: Return of the following step, over environments (and actors).
-            traj: Reward, discount (zero at termination), value of the successor, and lambda.
+            traj: Reward, discount (zero at termination), value of the next state, and lambda.
 
         Returns:
             The return of this step, twice: as the carry and as the output.
@@ -419,13 +419,13 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
     def _trajectory_advantages(
         self, advantage: Float[Array, "..."], traj: AdvantageInput
     ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        """One backward step of the advantages.
+        """One step of the backward recursion for the advantages.
 
         If the episode is truncated or the rollout ends after this step, `advantage` is zero.
 
         Args:
             advantage: Advantage of the following step, over environments (and actors).
-            traj: Reward, value, value of the true successor, termination, discount and lambda.
+            traj: Reward, value, value of the true next state, termination, discount and lambda.
 
         Returns:
             The advantage of this step, twice: as the carry and as the output.
@@ -452,7 +452,8 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """The actor's losses for a minibatch.
 
         Args:
-            training: Train state of the actor; differentiated in its `params`.
+            training: Train state of the actor; the loss is differentiated with respect to its
+                `params`.
             obs: Observations, samples first; sequences for a policy with a memory.
             actions: The actions taken.
             log_prob_old: Their log-probabilities under the policy that took them.
@@ -460,10 +461,10 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
             hyperparams: Hyperparameters.
 
         Returns:
-            The loss of each sample, which is averaged, and a dict of arrays whose means are reported,
-            such as `kl`, the divergence from the old policy that `_kl_threshold` limits. Alternatively,
-            the loss of the whole minibatch and its mean KL divergence: such a loss receives the
-            minibatch without `_actor_minibatch`.
+            The losses of the samples, which are averaged, and a dict of arrays whose means are reported.
+            Its entry `kl` is the divergence from the old policy, which `_kl_threshold` limits.
+            Alternatively, one loss for the whole minibatch, and its mean KL divergence; in this case,
+            `_actor_minibatch` is not called.
         """
 
     def _critic_loss(
@@ -476,7 +477,8 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         """The squared errors of the values.
 
         Args:
-            training: Train state of the critic; differentiated in its `params`.
+            training: Train state of the critic; the loss is differentiated with respect to its
+                `params`.
             obs: Observations of a minibatch, samples first; sequences for a critic with a memory.
             targets: Returns to estimate.
             hyperparams: Hyperparameters.
@@ -489,7 +491,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         return hyperparams.vf_coeff * ops.value_loss(value, targets)
 
     def _actor_loss_input(self, runner: Runner, traj: Transition) -> tuple[PyTree, ...]:
-        """The inputs of `_actor_loss` from a rollout, between `training` and `hyperparams`.
+        """The arguments of `_actor_loss` between `training` and `hyperparams`, for a whole rollout.
 
         Args:
             runner: The runner after the rollout.
@@ -502,7 +504,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         return obs, traj.action, traj.log_prob, traj.advantage
 
     def _critic_loss_input(self, runner: Runner, traj: Transition) -> tuple[PyTree, ...]:
-        """The inputs of `_critic_loss` from a rollout, between `training` and `hyperparams`.
+        """The arguments of `_critic_loss` between `training` and `hyperparams`, for a whole rollout.
 
         Args:
             runner: The runner after the rollout.
@@ -526,7 +528,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
         return inputs
 
     def _kl_threshold(self, hyperparams: OnPolicyHyperparametersT) -> Traced | None:
-        """Mean KL divergence above which the actor's epochs stop, `None` for no limit."""
+        """Mean KL divergence above which the actor stops its epochs early; `None` for no limit."""
         return None
 
     @classmethod
@@ -547,7 +549,7 @@ class OnPolicyBase(Agent[OnPolicyConfigT, OnPolicyHyperparametersT, Runner]):
 
         Returns:
             An environment with states, observations and actions of the same structure, shapes and
-            dtypes as the agent's own. Its attributes may hold arrays of the runner.
+            dtypes as the agent's own. Its attributes may be arrays from the runner.
         """
         return self.episodes.env
 

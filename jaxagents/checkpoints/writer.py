@@ -68,7 +68,7 @@ class Writer:
         Args:
             store: The store.
             identity: The owner of the checkpoints, such as its class, by kind.
-            keep: Number of latest checkpoints to keep besides the best. `None` keeps all.
+            keep: Number of recent checkpoints to keep, besides the best. `None` keeps all.
             start: Step at which the run starts.
             descriptions: Dataclasses or dicts to write as JSON, by file stem.
         """

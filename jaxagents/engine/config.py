@@ -63,7 +63,7 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
     ```
 
     Attributes:
-        n_steps: Number of updates that `train` makes, also when it continues from a runner.
+        n_steps: Number of updates per call of `train`, including calls that continue from a runner.
         n_updates: Another name for `n_steps`.
         n_envs: Another name for `batch_size`, the number of parallel environments.
         total_timesteps: In place of `n_steps`, the number of environment steps over all environments,
@@ -78,16 +78,16 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
         max_episode_steps: Steps after which an episode is truncated, unless the environment truncates
             it earlier. `None` means the environment's own limit, or 9999 if it has none.
         terminate_at_limits: Whether to treat truncation as termination, without bootstrapping from the
-            last state. Right for agents that know the time, such as agents with a memory, in episodes
-            of a fixed length.
+            last state. Use it for episodes of a fixed length, if the agent can tell how much time is
+            left, as agents with a memory can.
         final_info: Names of entries in the environment's `info` whose values at the last step of each
             episode become metrics, such as whether it was won.
         summed_info: Names of entries whose sums over each episode become metrics, such as costs.
-            Rollouts of on-policy agents hold both (`traj.info`). On the host they are float32.
-        checkpoint_dir: Folder for checkpoints, configuration and metrics, made absolute. `None` saves
-            nothing.
+            Rollouts of on-policy agents contain both, as `traj.info`. On the host, both are float32.
+        checkpoint_dir: Folder for checkpoints, configuration and metrics; becomes an absolute path.
+            `None` saves nothing.
         restore_agent: Whether `checkpoint_dir` may already contain checkpoints.
-        keep_checkpoints: Number of latest checkpoints to keep besides the best. `None` keeps all.
+        keep_checkpoints: Number of recent checkpoints to keep, besides the best. `None` keeps all.
         n_groups: Number of groups of environments (or dataset rows); samples are mixed within groups.
             The devices of a mesh split the groups, so that no sample has to leave its device. Results
             depend on this number, but not on the number of devices.

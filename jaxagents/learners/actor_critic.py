@@ -25,7 +25,7 @@ class ActorCriticConfig(LearnerConfig):
     """Static configuration of actor-critic learners.
 
     Attributes:
-        n_critics: Number of critics; their minimum is used (2 in the papers).
+        n_critics: Number of critics (2 in the papers); their minimum is used.
     """
 
     n_critics: int = checked(2, positive)
@@ -107,7 +107,7 @@ class ActorCriticLearner(Learner[ActorCriticConfigT, ActorCriticHyperparametersT
 
     @classmethod
     def default_networks(cls, config: ActorCriticConfigT, example: Example) -> dict[str, nn.Module]:
-        """The default networks for vectors, by configuration field; see `Learner`."""
+        """The default networks for vector observations, by configuration field; see `Learner`."""
         return {"critic_network": ensemblize(Critic, config.n_critics)(config.features)}
 
     @classmethod

@@ -364,7 +364,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
 
     @classmethod
     def default_networks(cls, config: ConfigT, example: Example) -> dict[str, nn.Module]:
-        """The default networks for vectors, by configuration field.
+        """The default networks for vector observations, by configuration field.
 
         Args:
             config: The learner's configuration.

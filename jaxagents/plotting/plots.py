@@ -50,13 +50,13 @@ def plot_learning_curve(
 ) -> "Axes":
     """Plots a metric over the steps of one run, several runs, or a sweep.
 
-    One run: the mean over episodes, with a band from the 10 % to the 90 % quantile. A metric with one
-    value per point, such as a loss, is a line without a band, which skips NaNs.
+    One run: the mean over episodes, with a band from the 10th to the 90th percentile. A metric with one
+    value per point, such as a loss, is drawn as a line without a band; NaNs are skipped.
 
-    Several runs: the inter-quartile mean of their means over episodes, with its 95 % bootstrap interval,
-    at the points where all runs are finite.
+    Several runs: each run is averaged over its episodes, and the curve is the inter-quartile mean over
+    runs with its 95% bootstrap interval, at the points where all runs are finite.
 
-    A sweep: a curve like this for each set of hyperparameters. The six best sets at the last point are
+    A sweep: such a curve for each set of hyperparameters. The six best sets at the last point are
     in colour, the others in grey.
 
     ```python
@@ -67,20 +67,20 @@ def plot_learning_curve(
     ```
 
     Args:
-        metrics: Metrics from `train`, or from seeds trained under `jax.vmap`, with a first axis of
-            seeds; the result of `sweep`; the folder of a run or a sweep, which only has means over
-            episodes; or a list of runs.
+        metrics: Metrics from `train`, or from seeds trained under `jax.vmap`, with seeds along the
+            first axis; the result of `sweep`; the folder of a run or a sweep, which only contains means
+            over episodes; or a list of runs.
         path: File to save the plot to. Only the first process writes it.
         metric: Name of a metric, of shape `(points,)`, `(points, episodes)` or
             `(points, episodes, n_actors)` in each run.
         steps_per_update: Environment steps per update (`batch_size * rollout_length`). Without it, the x
-            axis has the steps of the metrics.
+            axis shows the steps that the metrics count.
         title: Title.
         label: Name of the curve in the legend. Curves of several actors are numbered, and curves of a
-            sweep are named after their hyperparameters. The default describes the curve.
+            sweep are named after their hyperparameters. By default, the name says what the curve shows.
         x_label: Label of the x axis. The default is the unit of the steps: `update steps`, or
             `environment steps` with `steps_per_update`.
-        ax: Axes to draw on, for example with other curves; new ones by default.
+        ax: Axes to draw on, for example to add a curve to another plot; by default, new ones.
 
     Returns:
         The axes. Call `matplotlib.pyplot.show()` to show them.
@@ -89,7 +89,7 @@ def plot_learning_curve(
         KeyError: There is no such metric.
         TypeError: `metrics` has the wrong type, or `steps_per_update` is not an integer.
         ValueError: The metrics have no points or no step counter, `steps_per_update` is not positive, or
-            runs have no evaluation points in common or different numbers of actors.
+            runs have no evaluation points in common, or have different numbers of actors.
         FileNotFoundError: A folder holds no metrics.
         ImportError: matplotlib is not installed.
     """
@@ -158,7 +158,7 @@ def plot_losses(
 ) -> list["Axes"]:
     """Plots losses, gradient norms, entropy, KL divergence and other metrics of updates in small panels.
 
-    Several runs: the inter-quartile mean with its 95 % bootstrap interval. A sweep: a curve for each set
+    Several runs: the inter-quartile mean with its 95% bootstrap interval. A sweep: a curve for each set
     of hyperparameters.
 
     Args:
@@ -242,11 +242,11 @@ def plot_sweep(
     title: str | None = None,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Plots the result of each set of hyperparameters of a sweep at the last evaluation.
+    """Plots the last evaluation of each set of hyperparameters in a sweep.
 
     Each set has a row, named after the hyperparameters that differ: the inter-quartile mean over seeds
-    with its 95 % bootstrap interval, and a small dot for each seed. Several actors are averaged. The set
-    with the highest mean over all seeds, the sweep's `best`, has a different colour. A set with
+    with its 95% bootstrap interval, and a small dot for each seed. Metrics are averaged over actors. The
+    set with the highest mean over all seeds, the sweep's `best`, has a different colour. A set with
     non-finite values has no mean.
 
     ```python

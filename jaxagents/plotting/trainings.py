@@ -40,7 +40,7 @@ class SweepLike(Protocol):
 
 Source: TypeAlias = Mapping[str, Any] | SweepLike | str | os.PathLike | Sequence["Source"]
 """Metrics of one run, of seeds trained under `jax.vmap`, or of a sweep; the result of `sweep`; the
-folder (`checkpoint_dir`) of a run or a sweep; or a list of these, the runs of one experiment."""
+folder (`checkpoint_dir`) of a run or a sweep; or a list of these, for several runs of one experiment."""
 
 
 class Trainings(NamedTuple):
