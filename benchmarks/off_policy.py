@@ -125,9 +125,8 @@ def report(results: dict[str, Any]) -> str:
 def measured_on(results: dict[str, Any]) -> str:
     """The paragraph that says when the results were measured, and how to reproduce them."""
     dates = sorted({found["date"] for task in results.values() for found in task.values()})
-    when = " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else "not yet"
-    command = "python benchmarks/off_policy.py --output docs/benchmarks"
-    return f"Measured {when} on two CPU cores. To reproduce: `{command}`."
+    when = f"Measured {' to '.join(dict.fromkeys((dates[0], dates[-1])))}. " if dates else ""
+    return f"{when}To reproduce: `python benchmarks/off_policy.py --output docs/benchmarks`."
 
 
 def opening(page: str, chart: Path) -> str:

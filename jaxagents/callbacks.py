@@ -77,7 +77,7 @@ class StopAtReturn(Callback):
     """Stops a run once the mean return of an evaluation reaches a target.
 
     Attributes:
-        target: The target.
+        target: The mean return to reach.
         metric: Name of the metric.
     """
 

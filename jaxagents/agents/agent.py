@@ -69,7 +69,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     [`Program`][jaxagents.engine.program.Program] calls them.
 
     Attributes:
-        env: The environment, as passed to the constructor.
+        env: The object passed to the constructor; for a name, or an environment on the host, an
+            [`Environment`][jaxagents.envs.Environment].
         env_params: The environment's parameters.
         config: The static configuration.
         eval_during_training: Whether the agent is evaluated during training.
@@ -109,7 +110,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 continuing from a runner.
             hyperparams: Hyperparameters; `None` uses the defaults, or keeps the runner's.
             runner: The runner to continue from. Its arrays are loaded into this agent's networks and
-                optimizers. If it is the last runner that the agent remembers, the metrics continue
+                optimizers. If it is the agent's `training_runner`, or a copy of it, the metrics continue
                 too, even with different hyperparameters.
             n_steps: Number of updates; `config.n_steps` by default.
             progress: Whether to show progress: by default, only outside `jit` and `vmap`. Inside them,

@@ -120,7 +120,7 @@ def check_env(
 
     Raises:
         TypeError: `env` is not an environment, or is stepped on the host.
-        ValueError: The environment has mistakes; the message lists them all.
+        ValueError: The environment has mistakes; the message lists all that were found.
     """
     n_steps = positive("n_steps", n_steps)
     episodes, draw, doubts = _traced(env, env_params, sample_action)

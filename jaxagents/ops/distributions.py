@@ -51,7 +51,7 @@ class Reparametrised(Distribution):
     draws_noise: ClassVar[bool] = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Records whether a subclass defines `sample` or the two methods."""
+        """Records whether a subclass draws noise or defines `sample` itself."""
         super().__init_subclass__(**kwargs)
         if "sample_from" in vars(cls):
             cls.draws_noise = True

@@ -133,7 +133,7 @@ def draw_runs(
 ) -> None:
     """Draws the inter-quartile mean over runs with its interval, where all runs are finite.
 
-    A single run is drawn unchanged, without its NaNs.
+    A single run is a line that skips NaNs.
     """
     if len(values) == 1:
         known = ~np.isnan(values[0])

@@ -136,3 +136,12 @@ def test_other_numbers_are_in_parentheses(benchmarks):
         ("1.5 s", "in A (x: 2.0 s; y: 4.0 s)"),
         ("3.0 s", "in B"),
     ]
+
+
+def test_a_page_of_returns_is_dated_by_its_results(benchmarks):
+    measured_on = benchmarks("off_policy").measured_on
+    found = [{"date": f"2026-01-0{day}"} for day in (3, 1, 2)]
+    assert measured_on({}).startswith("To reproduce: `python benchmarks/off_policy.py")
+    assert measured_on({"a": {"DQN": found[0]}}).startswith("Measured 2026-01-03. To")
+    several = {"a": {"DQN": found[0], "C51": found[1]}, "b": {"DQN": found[2]}}
+    assert measured_on(several).startswith("Measured 2026-01-01 to 2026-01-03. To")
