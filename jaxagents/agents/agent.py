@@ -462,8 +462,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             path: The file, such as `policy.safetensors`.
 
         Raises:
-            ValueError: The extension is not `.safetensors`, or the agent's runner was donated to
-                `advance`.
+            ValueError: The file has an extension other than `.safetensors`, or the agent's runner was
+                donated to `advance`.
             FileExistsError: The file exists.
             FileNotFoundError: The folder does not exist.
             ImportError: safetensors is not installed.

@@ -288,7 +288,8 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
             observation: One example observation.
 
         Raises:
-            ValueError: The suffix is not `.safetensors`, or there are several observations.
+            ValueError: The file has an extension other than `.safetensors`, or there are several
+                observations.
             FileExistsError: The file exists.
             FileNotFoundError: Its folder does not exist.
             ImportError: safetensors is not installed.
