@@ -36,7 +36,7 @@ config = AgentConfig(
 agent = PPO(env, env_params, config)
 
 # %% [markdown]
-# *Hyperparameters* are inputs of the compiled program. All have defaults.
+# *Hyperparameters* are inputs to the compiled program. All have defaults.
 
 # %%
 optimizer = OptimizerParams(learning_rate=1e-3, grad_clip=0.5)
@@ -49,8 +49,8 @@ hyperparams = HyperParameters(
 # %% [markdown]
 # ## Train
 #
-# The random key makes the run reproducible. Compilation takes the first seconds. Leave
-# out `progress=False` to see a progress bar.
+# The random key makes the run reproducible. Compilation takes the first few seconds.
+# Leave out `progress=False` to see a progress bar.
 
 # %%
 runner, metrics = agent.train(jax.random.key(0), hyperparams, progress=False)
@@ -65,8 +65,8 @@ for name, values in metrics.items():
 
 # %% [markdown]
 # Each evaluation plays 32 episodes. The curve is their mean return, and the band spans
-# the 10% to 90% quantiles; 500 is the maximum. The optional second argument is the file
-# to save.
+# the 10th to the 90th percentile; 500 is the maximum. The optional second argument is
+# the file to save the plot in.
 
 # %%
 import tempfile
@@ -107,7 +107,7 @@ frames = agent.render_episode(
 print(frames.shape, frames.dtype)
 
 # %% [markdown]
-# ![PPO balances the pole of CartPole-v1](../../pictures/cartpole.gif)
+# ![PPO balances the pole in CartPole-v1](../../pictures/cartpole.gif)
 #
 # ## Act
 #
@@ -143,8 +143,8 @@ saved = config.replace(checkpoint_dir=folder / "cartpole")
 saving = PPO(env, env_params, saved)
 runner, _ = saving.train(jax.random.key(0), hyperparams, progress=False)
 # %% [markdown]
-# `restore("best")` loads the checkpoint with the highest mean return, also in another
-# process. `"last"` or an update number loads another one.
+# `restore("best")` loads the checkpoint with the highest mean return, even in another
+# process. Pass `"last"` or an update number to load a different one.
 
 # %%
 restored = PPO(env, env_params, saved.replace(restore_agent=True))
@@ -155,7 +155,7 @@ print("return", restored.eval(jax.random.key(1))["returns"].mean())
 # %% [markdown]
 # ## Export the policy
 #
-# You can export the policy to a single file. It needs neither the agent nor the
+# You can export the policy to a single file. Loading it needs neither the agent nor the
 # environment:
 
 # %%
@@ -173,6 +173,6 @@ print(policy(obs), policy.metadata["environment"])
 #   later
 # - [Your own policy](../../tutorials/own_policy/) and [your own
 #   algorithm](../../tutorials/own_algorithm/)
-# - [Training](../../guide/training/) with all options, or from the [command
+# - [Training](../../guide/training/) in detail, or from the [command
 #   line](../../guide/command_line/)
 # - [Which agent?](../../guide/which_agent/)

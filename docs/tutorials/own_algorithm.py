@@ -2,13 +2,13 @@
 # # Your own algorithm
 #
 # This tutorial changes the loss of PPO, and then builds an algorithm from the on-policy
-# base class. Advantages and returns are hooks too.
+# base class. You can override the hooks for advantages and returns in the same way.
 #
 # ## PPO with another loss
 #
 # PPO clips the probability ratio; its paper also proposes a penalty on the KL
-# divergence from the old policy. The hook takes a minibatch of samples, and returns one
-# loss per sample and a dict of diagnostics.
+# divergence from the old policy. The hook `_actor_loss` takes a minibatch of samples,
+# and returns one loss per sample and a dict of diagnostics.
 
 # %%
 import dataclasses

@@ -2,7 +2,7 @@
 # # Stop and resume
 #
 # After Ctrl-C, SIGTERM or a power failure, a run continues from its last checkpoint. On
-# a CPU, the result is bit-for-bit identical to an uninterrupted run.
+# a CPU, the result is bit for bit the same as without the interruption.
 
 # %%
 import tempfile
@@ -43,7 +43,7 @@ def train(callbacks=()):
 
 # %% [markdown]
 # Here a callback ends the first run after an evaluation. Ctrl-C and SIGTERM end it
-# after the current chunk of updates, also with a checkpoint.
+# after the current chunk of updates, and also leave a checkpoint.
 
 
 # %%
@@ -101,7 +101,7 @@ print("update", int(safest.update_step))
 # %% [markdown]
 # ## Train for longer, with other hyperparameters
 #
-# With a runner, `train` makes another `n_steps` updates. New hyperparameters replace
+# Given a runner, `train` runs another `n_steps` updates. New hyperparameters replace
 # the runner's own:
 
 # %%

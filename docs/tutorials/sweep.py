@@ -27,8 +27,8 @@ agent = PPO(env, env_params, config)
 # %% [markdown]
 # ## Seeds and sets
 #
-# Array hyperparameters have one entry per set; plain numbers apply to all sets. The
-# random keys are the seeds.
+# Hyperparameters that are arrays have one entry per set; plain numbers apply to all
+# sets. The random keys serve as seeds.
 
 # %%
 rates = jnp.array([1e-4, 1e-3, 1e-2])
@@ -84,8 +84,8 @@ runner, metrics = agent.select(result, result.best, 0)
 print(agent.eval(jax.random.key(1))["returns"].mean())
 
 # %% [markdown]
-# The best set was chosen for its mean return, so that estimate is slightly optimistic.
-# For a fair one, train the set with new seeds:
+# `sweep` chose the best set for its mean return, so that return is slightly optimistic.
+# For a fair estimate, train the set with new seeds:
 
 # %%
 others = jax.random.split(jax.random.key(100), 5)

@@ -8,7 +8,8 @@
 #
 # An environment with `n_actors` takes one action per agent, and returns one row of
 # observations and one reward per agent. The players live on a ring of 12 places, and
-# each sees where the other is. The chaser moves up to two places, the runner one.
+# each sees where the other is. At each step the chaser moves up to two places, and the
+# runner up to one.
 
 # %%
 import tempfile
@@ -36,7 +37,7 @@ class Chase(Environment):
         return self._observe(state), state
 
     def step(self, key, state, action):
-        slips = jax.random.bernoulli(key, 0.3)  # the chaser's second step
+        slips = jax.random.bernoulli(key, 0.3)  # the chaser moves only 1 place
         reach = jnp.array([jnp.where(slips, 1, 2), 1])
         state = (state + reach * (action - 1)) % self.n_places
         distance = self._distance(state)
