@@ -22,9 +22,9 @@ from jaxagents.ppo import AgentConfig, HyperParameters, OptimizerParams
 env, env_params = gymnax.make("CartPole-v1")
 
 # %% [markdown]
-# The *configuration* sets the sizes of the compiled program. An update takes
-# `rollout_length` steps in each of `batch_size` environments, so this run takes
-# `100 * 16 * 128 = 204_800` steps.
+# The *configuration* fixes the array shapes and loop lengths of the compiled program.
+# An update takes `rollout_length` steps in each of `batch_size` environments, so this
+# run takes `100 * 16 * 128 = 204_800` steps.
 
 # %%
 config = AgentConfig(

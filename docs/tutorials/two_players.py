@@ -68,7 +68,7 @@ folder = Path(tempfile.mkdtemp())  # or Path("runs")
 # %% [markdown]
 # ## Train both
 #
-# By default each agent has its own networks and sees its own row.
+# By default each agent has its own networks and sees its own row of the observations.
 
 # %%
 config = AgentConfig(
