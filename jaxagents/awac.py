@@ -102,7 +102,7 @@ class AWACLearner(ActorCriticLearner[AWACConfig, HyperParameters]):
     def _advantage(
         self, key: Key[Array, ""], critic: TrainState, batch: Batch
     ) -> Float[Array, "batch"]:
-        """The value of the dataset's action minus the value of an action of the policy."""
+        """The value of the dataset's action minus the value of an action sampled from the policy."""
         obs = batch["observations"]
         own = critic(obs, self._drawn(key, obs)).min(axis=0)
         return critic(obs, batch["actions"]).min(axis=0) - own
@@ -121,7 +121,7 @@ class AgentConfig(OfflineAgentConfig, AWACConfig):
 
 
 class AWAC(OfflineBase[AgentConfig, HyperParameters]):
-    """Advantage-weighted actor-critic for continuous actions, from a dataset on the device.
+    """Advantage-weighted actor-critic for continuous actions, with a dataset on the device.
 
     ```python
     agent = AWAC(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)

@@ -206,7 +206,7 @@ class AgentConfig(SequencesConfig, BCConfig):
 
 
 class BC(OfflineBase[AgentConfig, HyperParameters]):
-    """Behavioural cloning for discrete and continuous actions, from a dataset on the device.
+    """Behavioural cloning for discrete and continuous actions, with a dataset on the device.
 
     ```python
     agent = BC(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)

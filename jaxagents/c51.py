@@ -79,7 +79,7 @@ class C51Hyperparameters(QHyperparameters):
 
 
 class HyperParameters(C51Hyperparameters, dqn.HyperParameters):
-    """Traced hyperparameters of the agent, [DQN's][jaxagents.dqn.HyperParameters] among them."""
+    """Traced hyperparameters of the agent, including [DQN's][jaxagents.dqn.HyperParameters]."""
 
 
 class C51Learner(DistributionalLearner[C51Config, C51Hyperparameters]):

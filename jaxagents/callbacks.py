@@ -98,8 +98,8 @@ class StopOnPlateau(Callback):
 
     Leading NaNs do not count: losses are NaN before the first update.
 
-    In a resumed run, earlier evaluations count too: resuming a run that it stopped, with the same
-    callback, makes no more updates.
+    In a resumed run, earlier evaluations count too: a run that this callback stopped makes no more
+    updates when it is resumed with the callback.
 
     Attributes:
         patience: Number of evaluations without improvement after which the run stops.
@@ -141,7 +141,7 @@ class StopAfter(Callback):
         _NOT_NEGATIVE.check("seconds", self.seconds)
 
     def on_chunk(self, progress: Progress) -> bool:
-        """Looks at the clock."""
+        """Checks how much time has passed."""
         return progress.seconds >= self.seconds
 
     on_point = on_chunk

@@ -129,9 +129,10 @@ class CQLLearner(SACLearner):
 
     Kumar et al., 2020, "Conservative Q-learning for offline reinforcement learning", equation 4: soft
     actor-critic with a penalty that pushes down the values of all actions and pushes up the values of
-    the dataset's actions. It updates in the order of [`SACLearner`][jaxagents.sac.SACLearner], and then
-    the penalty's weight. The `weights` of a batch apply to the critics' loss and to the penalty but, as
-    in SAC, not to the losses of the policy, the temperature and the penalty's weight.
+    the dataset's actions. It updates its networks in the same order as
+    [`SACLearner`][jaxagents.sac.SACLearner], and then the penalty's weight. The `weights` of a batch
+    apply to the critics' loss and to the penalty but, as in SAC, not to the losses of the policy, the
+    temperature and the penalty's weight.
 
     Attributes:
         weight: The weight of the penalty, if it is learned.
@@ -270,15 +271,15 @@ class AgentConfig(OfflineAgentConfig, CQLConfig, DiscreteCQLConfig):
 
 
 class CQL(OfflineBase[AgentConfig, HyperParameters]):
-    """Conservative Q-learning for discrete and continuous actions, from a dataset on the device.
+    """Conservative Q-learning for discrete and continuous actions, with a dataset on the device.
 
     ```python
     agent = CQL(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)
     runner, metrics = agent.train(jax.random.key(0), HyperParameters())
     ```
 
-    With discrete actions, it is double Q-learning with a penalty, and ignores the fields of the policy
-    for continuous actions.
+    With discrete actions, it is double Q-learning with a penalty, and ignores the fields of the
+    configuration that concern the continuous policy.
     """
 
     _config_type = AgentConfig

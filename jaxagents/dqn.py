@@ -40,7 +40,7 @@ class HyperParameters(QHyperparameters, ReplayHyperparameters):
 
     Attributes:
         initial_epsilon: Probability of a random action when learning starts; it decays to `epsilon`.
-        epsilon_steps: Number of environment steps of the decay, over all environments.
+        epsilon_steps: Number of environment steps that the decay takes, over all environments.
     """
 
     initial_epsilon: Traced = hyperparameter(1.0, 0.0, 1.0)
@@ -95,7 +95,7 @@ class DQNBase(
 ):
     """Base class of agents with a Q-learner, a replay buffer and epsilon-greedy exploration.
 
-    The hook `_epsilon` sets the schedule of epsilon. Values, targets and losses are hooks of the
+    The hook `_epsilon` defines how epsilon decays. Values, targets and losses are hooks of the
     learner, whose class a subclass can replace:
 
     ```python

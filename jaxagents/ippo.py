@@ -29,7 +29,7 @@ class IPPOBase(PPOBase):
 class IPPO(ReadyMadePolicy[AgentConfig, HyperParameters], IPPOBase):
     """IPPO for actors with discrete or continuous actions.
 
-    `env.action_space` is the space of one actor. By default, each actor has its own networks. It sees
-    its own row of the observations if all of them have a leading `n_actors` axis (and at least one
-    more), and everything otherwise.
+    `env.action_space` is the space of one actor. By default, each actor has its own networks. An
+    actor sees its own row of the observation if every array in it has a leading `n_actors` axis and at
+    least one more axis; otherwise it sees everything.
     """

@@ -124,7 +124,7 @@ class IQLLearner(ActorCriticLearner[IQLConfig, HyperParameters]):
         return learner, {**value_info, **actor_info, **critic_info}
 
     def _update_value(self, q: Float[Array, "batch"], batch: Batch) -> tuple[TrainState, Info]:
-        """Equation 5."""
+        """Trains the value function (equation 5)."""
 
         def loss_fn(params: PyTree) -> tuple[Array, Info]:
             values = self.value(batch["observations"], params=params)
@@ -137,12 +137,12 @@ class IQLLearner(ActorCriticLearner[IQLConfig, HyperParameters]):
     def _update_actor(
         self, key: Key[Array, ""], advantage: Float[Array, "batch"], batch: Batch
     ) -> tuple[TrainState, Info]:
-        """Equation 7."""
+        """Trains the policy (equation 7)."""
         hp, training = self.hyperparams, self.config.training(key)
         return imitate(self.actor, batch, advantage, hp.beta, hp.max_weight, training)
 
     def _update_critic(self, value: TrainState, batch: Batch) -> tuple[TrainState, Info]:
-        """Equation 6, for each critic."""
+        """Trains the critics (equation 6)."""
         return self._fit_critics(self._targets(value, batch), batch)
 
     def _targets(self, value: TrainState, batch: Batch) -> Float[Array, "batch"]:
@@ -156,7 +156,7 @@ class AgentConfig(OfflineAgentConfig, IQLConfig):
 
 
 class IQL(OfflineBase[AgentConfig, HyperParameters]):
-    """Implicit Q-learning for continuous actions, from a dataset on the device.
+    """Implicit Q-learning for continuous actions, with a dataset on the device.
 
     ```python
     agent = IQL(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)

@@ -46,7 +46,7 @@ def as_loggers(loggers: object) -> list[Logger]:
 
 
 class ClosingLogger(contextlib.AbstractContextManager, abc.ABC):
-    """Base class of loggers to close: use them in a `with` statement, or call `close`.
+    """Base class of loggers that must be closed: use them in a `with` statement, or call `close`.
 
     ```python
     with TensorBoardLogger("runs/1") as logger:
@@ -100,11 +100,11 @@ class JSONLLogger(ClosingLogger):
     """Appends a line of JSON to a file for each step, with NaN as `null` and infinity as `"inf"`."""
 
     def __init__(self, path: str | os.PathLike, step_name: str = "update_step") -> None:
-        """Takes the path of a file, whose contents are kept.
+        """Takes the path of a file to append to.
 
         Args:
             path: The file. It and its folder need not exist. A later `chdir` does not affect it.
-            step_name: Key of the step; agents count in `"update_step"`.
+            step_name: Key for the step, which agents count in updates.
 
         Raises:
             IsADirectoryError: The path is a folder.

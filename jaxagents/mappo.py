@@ -22,9 +22,9 @@ from jaxagents.ppo import TrainState as TrainState
 class MAPPO(ReadyMadePolicy[AgentConfig, HyperParameters], IPPOBase):
     """MAPPO for actors with discrete or continuous actions.
 
-    The actors are [`IPPO`][jaxagents.ippo.IPPO]'s. The critic outputs a value per actor. Its input is
-    `env.critic_state(state)`, or the entry `"critic_state"` of observations, or else the observations of
-    all actors.
+    The actors are the same as in [`IPPO`][jaxagents.ippo.IPPO]. The critic outputs a value per actor.
+    Its input is `env.critic_state(state)`, or the entry `"critic_state"` of observations, or else the
+    observations of all actors.
     """
 
     _shows_critic_state = True

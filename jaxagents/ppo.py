@@ -58,7 +58,7 @@ class HyperParameters(OnPolicyHyperparameters):
         gae_lambda: Trace decay of advantages and returns.
         eps_clip: Clip range: largest deviation of the probability ratio from 1 that is rewarded.
         ent_coeff: Weight of the entropy bonus in the actor's loss.
-        kl_threshold: Mean KL divergence (in nats) above which the actor stops its epochs early.
+        kl_threshold: Mean KL divergence (in nats) above which the actor's epochs stop early.
     """
 
     gae_lambda: Traced = hyperparameter(0.95, 0.0, 1.0)
@@ -139,7 +139,7 @@ class PPOBase(OnPolicyBase[AgentConfig, HyperParameters]):
         return hyperparams.gae_lambda
 
     def _kl_threshold(self, hyperparams: HyperParameters) -> Traced | None:
-        """Mean KL divergence above which the actor stops its epochs early."""
+        """Mean KL divergence above which the actor's epochs stop early."""
         return hyperparams.kl_threshold
 
 

@@ -52,7 +52,7 @@ class AgentConfig(PQNConfig, LearnerAgentConfig):
     `gradient_steps` gradient steps on `minibatch_size` transitions each.
 
     Attributes:
-        batch_size: Number of parallel environments (elsewhere `num_envs`).
+        batch_size: Number of parallel environments (`num_envs` in other libraries).
         rollout_length: Number of steps per environment and update.
         minibatch_size: Number of transitions per gradient step; must divide the number in a rollout.
             With a memory, a multiple of `rollout_length * n_groups`, so that sequences stay whole.
@@ -167,14 +167,14 @@ class _Steps(NamedTuple):
 class PQN(ActionValues[AgentConfig, HyperParameters, RolloutRunner, PQNLearner]):
     r"""Parallelised Q-networks for discrete actions.
 
-    Many environments replace a replay buffer, and layer normalisation replaces a target network: the
-    network is fitted to its own rollouts, in minibatches, with the returns
+    Many environments replace the replay buffer, and layer normalisation replaces the target network.
+    The network is fitted, in minibatches, to the returns of its own rollouts,
 
     $$G_t = r_t + \gamma \left((1 - \lambda) \max_a Q(s_{t+1}, a) + \lambda G_{t+1}\right)$$
 
     computed from its values during the rollout, and bootstrapped at the end of the rollout and where
     episodes are truncated. With a memory, it learns from whole sequences, each starting from the memory
-    before it.
+    that preceded it in the rollout.
 
     ```python
     env, env_params = gymnax.make("CartPole-v1")

@@ -26,7 +26,7 @@ class AgentConfig(OnPolicyConfig):
     """Static configuration of REINFORCE.
 
     Each update collects `rollout_length` steps in each of `batch_size` environments, and then takes one
-    gradient step of the actor and `critic_epochs` of the critic, on all samples.
+    gradient step on the actor and `critic_epochs` steps on the critic, each on all samples.
 
     Attributes:
         critic_epochs: Passes over the samples for the critic.

@@ -38,9 +38,9 @@ class AgentConfig(ppo.AgentConfig):
     """Static configuration of RND: [PPO's][jaxagents.ppo.AgentConfig], with one more network.
 
     Attributes:
-        embedding_network: The target and predictor network, which maps an observation to a
-            vector: a `flax.linen` module, or a function that creates one from this configuration. `None`
-            uses an [`Embedding`][jaxagents.rnd.Embedding].
+        embedding_network: The architecture of both target and predictor, which map an observation to a
+            vector: a `flax.linen` module, or a function that creates one from this configuration.
+            `None` uses an [`Embedding`][jaxagents.rnd.Embedding].
     """
 
     embedding_network: nn.Module | Callable[..., nn.Module] | None = None
@@ -120,7 +120,7 @@ class Novelty(struct.PyTreeNode):
 class RNDBase(PPOBase):
     """Base class of RND agents with a custom policy; see [`PPOBase`][jaxagents.ppo.PPOBase].
 
-    Its own state is `runner.extra`, a [`Novelty`][jaxagents.rnd.Novelty].
+    RND keeps its own state, a [`Novelty`][jaxagents.rnd.Novelty], in `runner.extra`.
     """
 
     _config_type = AgentConfig
@@ -236,7 +236,7 @@ class RND(ReadyMadePolicy[ppo.AgentConfig, ppo.HyperParameters], RNDBase):
     runner, metrics = agent.train(jax.random.key(0), HyperParameters())
     ```
 
-    The policy and the default networks are [`PPO`][jaxagents.ppo.PPO]'s.
+    The policy and the default networks are the same as in [`PPO`][jaxagents.ppo.PPO].
     """
 
     def _embedding_network(self) -> nn.Module:

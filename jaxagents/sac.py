@@ -197,7 +197,7 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
         targets: Float[Array, "batch"],
         batch: Batch | None = None,
     ) -> tuple[Float[Array, ""], Info]:
-        """Equation 5, for each critic."""
+        """The critics' loss (equation 5)."""
         error, info = squared_error(values, targets, {} if batch is None else batch)
         loss = 0.5 * error
         return loss, {"critic_loss": loss, **info}
@@ -254,8 +254,8 @@ class DiscreteSACLearner(SACLearner):
 
     Christodoulou, 2019, "Soft actor-critic for discrete action settings", equations 10 to 12. The
     critics output the values of all actions, so expectations over the policy are exact rather than
-    sampled. It updates in the order of [`SACLearner`][jaxagents.sac.SACLearner], with the same
-    [hyperparameters][jaxagents.sac.SACHyperparameters].
+    sampled. It updates its networks in the same order as [`SACLearner`][jaxagents.sac.SACLearner], with
+    the same [hyperparameters][jaxagents.sac.SACHyperparameters].
 
     Attributes:
         actor: The policy, which returns an [`ops.Categorical`][jaxagents.ops.Categorical].
@@ -301,7 +301,7 @@ class DiscreteSACLearner(SACLearner):
     def _update_actor(
         self, key: Key[Array, ""], critic: TrainState, batch: Batch
     ) -> tuple[TrainState, Info]:
-        """Equation 12."""
+        """Trains the policy (equation 12)."""
         temperature = self.temperature()
         kwargs = self.config.in_update(key, 1)
         values = self._for_policy(critic(batch["observations"], **kwargs))

@@ -117,7 +117,7 @@ def shard_batch(batch: PyTree, mesh: Mesh | None = None, axis: str = DATA_AXIS) 
 
     Args:
         batch: Pytree of arrays with a leading axis of samples.
-        mesh: Devices; by default, all of this process.
+        mesh: Devices; by default, all devices of this process.
         axis: Mesh axis to split the samples along.
 
     Returns:
@@ -139,7 +139,7 @@ def replicate(tree: PyTree, mesh: Mesh | None = None) -> PyTree:
 
     Args:
         tree: Pytree of arrays, such as a learner.
-        mesh: Devices; by default, all of this process.
+        mesh: Devices; by default, all devices of this process.
 
     Returns:
         The pytree, on the devices.

@@ -33,8 +33,8 @@ class TD3Config(ActorCriticConfig):
     Attributes:
         actor_network: Module that maps observations and a temperature to a distribution of actions; its
             mode is the learned policy. `None` uses the default network.
-        n_critics: Number of critics; targets use the minimum over their target networks (2 in the
-            paper).
+        n_critics: Number of critics (2 in the paper); targets use the minimum over their target
+            networks.
         policy_delay: Number of critic updates per update of the policy and the target networks.
     """
 
@@ -149,7 +149,7 @@ class TD3Learner(ActorCriticLearner[TD3Config, TD3Hyperparameters]):
     def _actor_loss(
         self, params: PyTree, critic: TrainState, batch: Batch
     ) -> tuple[Float[Array, ""], Info]:
-        """The negative mean of the first critic's values of the policy's actions."""
+        """The negative mean of the values that the first critic assigns to the policy's actions."""
         actions = self.actor(batch["observations"], params=params).mode()
         loss = -critic(batch["observations"], actions)[0].mean()
         return loss, {"actor_loss": loss}
@@ -163,8 +163,8 @@ class AgentConfig(OffPolicyConfig, TD3Config):
 class HyperParameters(TD3Hyperparameters, ReplayHyperparameters):
     """Traced hyperparameters of the agent.
 
-    They are [TD3's][jaxagents.td3.TD3Hyperparameters] and
-    [prioritised replay's][jaxagents.agents.off_policy.ReplayHyperparameters].
+    Extends the hyperparameters of [TD3][jaxagents.td3.TD3Hyperparameters] and
+    [prioritised replay][jaxagents.agents.off_policy.ReplayHyperparameters].
     """
 
 

@@ -34,8 +34,8 @@ class HyperParameters(TD3Hyperparameters):
 class TD3BCLearner(TD3Learner):
     """TD3+BC's learner for continuous actions.
 
-    Fujimoto & Gu, 2021, "A minimalist approach to offline reinforcement learning". It updates in the
-    order of [`TD3Learner`][jaxagents.td3.TD3Learner].
+    Fujimoto & Gu, 2021, "A minimalist approach to offline reinforcement learning". It updates its
+    networks in the same order as [`TD3Learner`][jaxagents.td3.TD3Learner].
     """
 
     hyperparams: HyperParameters = struct.field()
@@ -45,7 +45,7 @@ class TD3BCLearner(TD3Learner):
     def _actor_loss(
         self, params: PyTree, critic: TrainState, batch: Batch
     ) -> tuple[Float[Array, ""], Info]:
-        r"""Equations 4 and 5, negated to be a loss.
+        r"""The policy's loss: equations 4 and 5, negated.
 
         $$\operatorname{mean}\left((\pi(s) - a)^2\right)
         - \frac{\alpha}{\operatorname{mean} |Q|} \operatorname{mean} Q, \qquad Q = Q_1(s, \pi(s))$$
@@ -74,7 +74,7 @@ class AgentConfig(OfflineAgentConfig, TD3Config):
 
 
 class TD3BC(OfflineBase[AgentConfig, HyperParameters]):
-    """TD3+BC for continuous actions, from a dataset on the device.
+    """TD3+BC for continuous actions, with a dataset on the device.
 
     ```python
     agent = TD3BC(env, env_params, AgentConfig(n_steps=20_000), dataset=dataset)

@@ -58,11 +58,11 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
     """Base class of all agents, with `train`, `restore`, `eval` and more.
 
     An agent is frozen: assigning to an attribute raises an error. Agents of one class with equal
-    environments, parameters and configurations are equal and share compiled programs. These are kept
-    while any such agent is alive, or while they are among the eight most recently used. Agents that
-    contain user code, such as an environment or a hook, compile their own. An agent holds no learned
-    parameters: they are in the `Runner` that `train` takes and returns. For convenience, the agent
-    remembers the last one.
+    environments, parameters and configurations are equal and share compiled programs. A program stays
+    in memory while such an agent is alive, or while it is among the eight most recently used. Agents
+    that contain user code, such as an environment or a hook, compile their own. An agent holds no
+    learned parameters: they are in the `Runner` that `train` takes and returns. For convenience, the
+    agent remembers the last one.
 
     Each family of agents implements the hooks of
     [`Behaviour`][jaxagents.engine.behaviour.Behaviour]; its
@@ -78,9 +78,10 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         episodes: The environment with its time limit and resets.
         data: Arrays that updates read but never change, such as a dataset. Compiled programs take them
             as arguments and depend only on their shapes.
-        split_fields: Fields of a runner that are split across the devices of a mesh along their first
-            axis, the environments.
-        collects_at_start: Whether creating a runner takes environment steps, such as a warm-up.
+        split_fields: Fields of a runner to split across the devices of a mesh, along their first axis
+            (environments).
+        collects_at_start: Whether creating a runner steps the environments, for example to start
+            filling a replay buffer.
     """
 
     _last: LastRun[RunnerT]
@@ -115,18 +116,19 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             n_steps: Number of updates; `config.n_steps` by default.
             progress: Whether to show progress: by default, only outside `jit` and `vmap`. Inside them,
                 `True` shows a jax-tqdm bar (single device only).
-            loggers: Receive the mean metrics of each evaluation point. Not inside `jit` or `vmap`.
+            loggers: Loggers that receive the mean metrics of each evaluation point. Not inside `jit` or
+                `vmap`.
             mesh: Devices that share the run, such as
                 [`make_mesh()`][jaxagents.sharding.make_mesh]: environments are split along the axis
                 `"data"`. Not inside `jit` or `vmap`.
-            callbacks: Watch the run and may stop it: each is a
+            callbacks: Callbacks, which watch the run and may stop it: each is a
                 [`Callback`][jaxagents.callbacks.Callback], or a function of a
                 [`Progress`][jaxagents.callbacks.Progress], called after each evaluation. Not inside
                 `jit` or `vmap`.
 
         Returns:
-            The final runner, and metrics with a leading axis of evaluation points, the first before
-            any update: `update_step`, the losses, and, if `eval_during_training`, `returns` and
+            The final runner, and metrics with a leading axis of evaluation points, starting before the
+            first update: `update_step`, the losses, and, if `eval_during_training`, `returns` and
             `final_rewards` (points, episodes, *actors), `terminated`, `truncated` and `lengths`
             (points, episodes).
 
@@ -213,16 +215,16 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 that the run started with.
             hyperparams: Hyperparameters; `None` uses the checkpoint's, or else the defaults.
             progress: Whether to show progress.
-            loggers: Receive the mean metrics of each evaluation point.
+            loggers: Loggers that receive the mean metrics of each evaluation point.
             mesh: Devices that share the run; their number may change between runs.
-            callbacks: Watch the run and may stop it; see `train`.
+            callbacks: Callbacks, which watch the run and may stop it; see `train`.
 
         Returns:
             The final runner, and the metrics of the whole run.
 
         Raises:
             ValueError: There is no `checkpoint_dir`, or its run started with a different random key;
-                or see `train`.
+                see also `train`.
         """
         progress = flag("progress", progress)
         if self.config.checkpoint_dir is None:
@@ -264,7 +266,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 apply to all sets. `None` uses the defaults, as one set.
             n_steps: Total number of updates; `config.n_steps` by default.
             progress: Whether to show progress.
-            callbacks: Watch all members at once and may stop the sweep; see `train`.
+            callbacks: Callbacks, which watch all members at once and may stop the sweep; see `train`.
 
         Returns:
             Runners and metrics with leading axes `(n_sets, n_seeds)`, and the best set.
@@ -305,12 +307,12 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 the highest mean return. Only with `"best"`.
             hyperparams: Hyperparameters with the same structure as the saved ones; only needed for
                 custom types.
-            strict: Whether to reject a checkpoint whose networks have the same arrays but a different
-                computation, such as another activation, or that was trained with different environment
-                parameters. `False` only warns.
+            strict: Whether to reject a checkpoint whose networks have the same arrays but compute
+                something else, for example with another activation, or that was trained with different
+                environment parameters. `False` only warns.
 
         Returns:
-            The runner, and the history of metrics up to it.
+            The runner, and the metrics of the run up to that checkpoint.
 
         Raises:
             TypeError: `mode`, `best_fn` or `strict` has the wrong type.
@@ -351,7 +353,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
                 custom types.
 
         Returns:
-            The runner, the metrics of each update, and the update at which values became non-finite.
+            The runner, the metrics of each update, and the update at which values became non-finite, if
+            any.
 
         Raises:
             FileNotFoundError: There is no checkpoint at `step` or earlier.
@@ -367,8 +370,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         Args:
             rng: Random key or seed.
             n_evals: Number of episodes.
-            deterministic: Whether to take greedy actions, instead of sampling them (epsilon-greedily
-                in DQN and its variants).
+            deterministic: Whether to take greedy actions instead of sampled ones (epsilon-greedy in DQN
+                and its variants).
 
         Returns:
             `returns` (NaN where observations or rewards were non-finite) and `final_rewards`
@@ -414,7 +417,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
             max_steps: Maximum number of steps in the video.
             deterministic: Whether to take greedy actions, as in `eval`.
             fps: Steps per second of video; by default the environment's `render_fps`. Above 50, a GIF
-                drops frames to keep its speed.
+                drops frames to play at the right speed.
             runner: The runner to use instead of the trained or restored one, for example from a
                 [`replay`][jaxagents.agents.agent.Agent.replay].
 
@@ -510,7 +513,8 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
         Raises:
             TypeError: `runner` is not a runner, or `metrics` not a dict.
-            ValueError: The runner or the metrics belong to several runs, or to none.
+            ValueError: The runner or the metrics are stacks of several runs, or the metrics come from
+                no run.
         """
         self._last.note(runner, metrics, previous_training_max_step)
 
@@ -564,7 +568,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
 
     @property
     def eval_steps_in_training(self) -> np.ndarray | None:
-        """Update steps of the evaluation points of `training_metrics`."""
+        """The update step of each evaluation point in `training_metrics`."""
         metrics = self._last.metrics
         return None if metrics is None else metrics["update_step"]
 
@@ -673,7 +677,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         Args:
             rng: Random key.
             envstate: State of the environment.
-            actions: One action (per actor).
+            actions: One action, or one per actor.
 
         Returns:
             A new random key, the next observation, state, reward, whether the episode ended, and the

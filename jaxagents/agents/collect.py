@@ -35,7 +35,7 @@ NOT_YET = cast(Array, None)
 
 
 class Transition(NamedTuple):
-    """One step of every environment, or a rollout of them with a leading time axis.
+    """One step of every environment, or a rollout of such steps with a leading time axis.
 
     Attributes:
         obs: Observation acted on.
@@ -48,9 +48,10 @@ class Transition(NamedTuple):
         truncated: Whether the episode was truncated after this step.
         next_value: Value of `next_obs`.
         advantage: Advantage of `action`.
-        target: Return that the critic learns.
+        target: Return that the critic learns to predict.
         carry: Memory of the policy before the step; `()` if it has none.
-        critic_carry: Memory of the critic before the step, once values are known; `()` if it has none.
+        critic_carry: Memory of the critic before the step, filled in along with the values; `()` if it
+            has none.
         info: The entries of the environment's info named in the configuration's `final_info` and
             `summed_info`.
         extra: Additional arrays of a subclass, by name, such as its own rewards.

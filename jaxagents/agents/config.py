@@ -45,10 +45,10 @@ class OnPolicyConfig(Config):
     """Base class of the configurations of on-policy agents.
 
     Attributes:
-        batch_size: Number of parallel environments (elsewhere `num_envs`).
-        rollout_length: Steps taken in each environment per update (elsewhere `num_steps`).
+        batch_size: Number of parallel environments (`num_envs` in other libraries).
+        rollout_length: Steps taken in each environment per update (`num_steps` in other libraries).
         minibatch_size: Number of environments per minibatch, which then holds `minibatch_size *
-            rollout_length` samples. Must divide `batch_size`; `None` uses all.
+            rollout_length` samples. Must divide `batch_size`; `None` uses all environments.
         minibatches_per_epoch: Number of minibatches per epoch, instead of `minibatch_size`; it may
             exceed the number of environments. Must divide the number of samples, or, with a memory,
             the number of environments.
@@ -65,14 +65,14 @@ class OnPolicyConfig(Config):
         memory_size: Number of units of the recurrent cell.
         network_sharing: Parameters that the default networks of several actors share: none
             (`"separate"`), all (`"shared"`), or the hidden layers (`"torso"`), so that each actor only
-            has its own last layer. A centralised critic is always one network.
+            has a last layer of its own. A centralised critic is always a single network.
         optimizer: Any function that creates an optax optimizer, including a `functools.partial`. It
             receives the fields of `OptimizerParams` that it accepts, unless a partial fixes them.
         channels_first: Whether images have their channels first, (channels, height, width), as in
             PyTorch; default networks then move them last. `None` assumes that they are last, and warns
             if their shape suggests otherwise.
         squash_actions: How the built-in policy keeps continuous actions within their bounds: `True`
-            squashes a Gaussian with tanh, `False` clips it.
+            squashes a Gaussian with tanh, `False` clips its samples.
         normalise_observations: Whether to normalise observations to zero mean and unit variance, with
             running statistics stored with the networks' parameters. Images are left unchanged.
         normalise_rewards: Whether to divide rewards by the standard deviation of returns. Metrics and
@@ -335,10 +335,10 @@ class OffPolicyConfig(SequencesConfig):
 
     One update collects `rollout_length` steps in each of `batch_size` environments, stores them in the
     replay buffer, and takes `gradient_steps` gradient steps, each on `minibatch_size` transitions
-    sampled from it.
+    sampled from the buffer.
 
     Attributes:
-        batch_size: Number of parallel environments (elsewhere `num_envs`).
+        batch_size: Number of parallel environments (`num_envs` in other libraries).
         rollout_length: Steps taken in each environment per update.
         buffer_size: Number of transitions that the replay buffer holds; a multiple of `batch_size`.
         learning_starts: Number of transitions collected with random actions before the first update,
@@ -349,8 +349,9 @@ class OffPolicyConfig(SequencesConfig):
             of uniformly; with a memory, sequences in proportion to the errors of their steps.
         normalise_rewards: Whether to divide rewards by the standard deviation of returns. The replay
             buffer, metrics and evaluations keep the original rewards.
-        checkpoint_buffer: Whether checkpoints include the replay buffer. Without it they are small, but
-            a run that continues from one must first refill its buffer, which changes its results.
+        checkpoint_buffer: Whether checkpoints include the replay buffer. Without the buffer,
+            checkpoints are small, but a run that continues from one must first refill its buffer, which
+            changes its results.
         buffer_on_host: Whether to keep the replay buffer in host memory, for buffers that do not fit on
             the accelerator; batches are copied from there. Works only with environments that are
             stepped on the host, and without `prioritised_replay`. Such a buffer is not saved in

@@ -102,8 +102,8 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
     A learner's actions are discrete, or lie in $[-1, 1]^n$ and are rescaled to the environment's bounds.
 
     A subclass sets `_continuous_learner`, `_discrete_learner`, or both. Its base class provides the
-    batches. Its configuration and hyperparameters inherit from the learner's, which receives them
-    unchanged. Hooks of the update rule are methods of the learner, not of the agent.
+    batches. Its configuration and hyperparameters inherit from the learner's, and are passed to the
+    learner unchanged. Hooks of the update rule are methods of the learner, not of the agent.
     """
 
     _config_type = LearnerAgentConfig
@@ -128,9 +128,9 @@ class LearnerAgent(Agent[LearnerConfigT, HyperparametersT, LearnerRunnerT]):
             obs: One observation, or a batch of them.
 
         Returns:
-            One action, or a batch of them. For a NumPy observation, as Gymnasium returns it,
-                `policy(obs)` gives an action that its `env.step` takes: a NumPy array within the space,
-                or an `int`.
+            One action, or a batch of them. For a NumPy observation, such as Gymnasium returns,
+                `policy(obs)` gives an action for `env.step`: a NumPy array within the space, or an
+                `int`.
 
         Raises:
             RuntimeError: No learner is given, and the agent has not been trained.

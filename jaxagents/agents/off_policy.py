@@ -45,7 +45,8 @@ class ReplayHyperparameters(PlayingHyperparameters):
     Attributes:
         priority_exponent: Transitions are sampled in proportion to this power of their
             temporal-difference error; 0 samples uniformly.
-        importance_exponent: Power of the importance weights that correct for it; 1 corrects fully.
+        importance_exponent: Exponent of the importance weights that correct for non-uniform sampling; 1
+            corrects fully.
     """
 
     priority_exponent: Traced = hyperparameter(0.5, 0.0)
@@ -67,7 +68,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     def _explore(
         self, key: Key[Array, ""], learner: Learner, obs: PyTree, n_steps: Float[Array, ""]
     ) -> Array:
-        """Draws the actions during training.
+        """Draws actions during training.
 
         Args:
             key: Random key.
@@ -93,7 +94,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
             )
 
     def checkpointed(self, runner: OffPolicyRunner) -> OffPolicyRunner:
-        """The part of a runner to save in checkpoints: all, unless `config.checkpoint_buffer` is false.
+        """The part of a runner to save in checkpoints; without the buffer if the configuration says so.
 
         Args:
             runner: Any runner.
@@ -104,7 +105,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
         return runner if self.config.checkpoint_buffer else runner.replace(buffer=None)
 
     def vital_arrays(self, runner: OffPolicyRunner) -> dict[str, PyTree]:
-        """The networks of the learner, observations, and rewards in the buffer; see `Behaviour`."""
+        """The learner's networks, the observations, and the buffer's rewards; see `Behaviour`."""
         vital = {**super().vital_arrays(runner), OBSERVATIONS: runner.obs}
         if runner.buffer is None:
             return vital
@@ -182,7 +183,7 @@ class OffPolicyBase(LearnerAgent[OffPolicyConfigT, HyperparametersT, OffPolicyRu
     def _learn(
         self, runner: OffPolicyRunner, rngs: Key[Array, "gradient_steps"]
     ) -> tuple[OffPolicyRunner, Info]:
-        """Takes gradient steps; also returns the means of their metrics."""
+        """Takes gradient steps; also returns their mean metrics."""
         buffer = runner.buffer
 
         def step(carry: tuple, rng: Key[Array, ""]) -> tuple[tuple, Info]:

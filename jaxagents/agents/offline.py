@@ -86,9 +86,9 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         Raises:
             KeyError: The dataset lacks a key, such as `ends` to normalise rewards.
             TypeError: `dataset` is not a `Dataset`, its values are not numbers, or discrete actions are
-                not integers; or see [`Agent`][jaxagents.agents.agent.Agent].
+                not integers; see also [`Agent`][jaxagents.agents.agent.Agent].
             ValueError: The dataset does not fit the environment, has too few rows, takes an action that
-                its mask forbids, has actions out of bounds, or contains NaN; or see
+                its mask forbids, has actions out of bounds, or contains NaN; see also
                 [`Agent`][jaxagents.agents.agent.Agent].
         """
         super().__init__(env, env_params, config, eval_during_training)
@@ -175,7 +175,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         return copies[kind][0]
 
     def _as_played(self, observations: PyTree) -> PyTree:
-        """Observations in the environment's structure, with integers as floats where it has floats.
+        """Observations in the environment's structure; integers become floats where it has floats.
 
         Images are left unchanged.
         """
@@ -189,7 +189,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
         return jax.tree.map(as_played, structured, self._observation)
 
     def _check_actions(self, dataset: Dataset, mask: PyTree) -> None:
-        """Raises unless actions lie in their space and, where the mask allows any, are allowed."""
+        """Raises if actions lie outside their space, or if a mask that allows others forbids them."""
         actions, box = np.asarray(dataset["actions"]), self._units_of(dataset).space
         space, name = self.episodes.action_space, self.episodes.env.wording.environment
         shape, known = tuple(space.shape), dataset.action_space
@@ -248,7 +248,7 @@ class OfflineBase(LearnerAgent[OfflineConfigT, HyperparametersT, LearnerRunner])
     def _learn(
         self, learner: LearnerT, rngs: Key[Array, "gradient_steps groups"]
     ) -> tuple[LearnerT, Info]:
-        """Takes gradient steps; also returns the means of their metrics."""
+        """Takes gradient steps; also returns their mean metrics."""
 
         def gradient_step(learner: LearnerT, rngs: Key[Array, "groups"]) -> tuple[LearnerT, Info]:
             learner, info = update_on(self.config, learner, self._sample(rngs))

@@ -30,9 +30,10 @@ class Runner(Summarised, struct.PyTreeNode):
         update_step: Number of updates made so far.
         info: Scalar metrics of the last update; empty before the first.
         carry: Memories of the policy, environments first; `()` if it has none.
-        received: Discounted rewards of the current episodes so far, environments first; `()` unless
+        received: Discounted return so far in each current episode, environments first; `()` unless
             rewards are normalised.
-        returns: Running statistics of returns, used to scale rewards; `()` unless they are normalised.
+        returns: Running statistics of returns, used to scale rewards; `()` unless rewards are
+            normalised.
         critic_carry: Memories of the critic, environments first; `()` if it has none.
         targets: Running statistics of the critic's targets, used to scale values; `()` unless values
             are normalised.
@@ -107,9 +108,10 @@ class OffPolicyRunner(LearnerRunner):
         buffer: The replay buffer; `None` if restored from a checkpoint without it.
         envstate: States of the environments, `batch_size` along the first axis.
         obs: Their current observations.
-        received: Discounted rewards of the current episodes so far, environments first; `()` unless
+        received: Discounted return so far in each current episode, environments first; `()` unless
             rewards are normalised.
-        returns: Running statistics of returns, used to scale rewards; `()` unless they are normalised.
+        returns: Running statistics of returns, used to scale rewards; `()` unless rewards are
+            normalised.
         carry: Memories of the critic, environments first; `()` if it has none.
     """
 

@@ -191,7 +191,8 @@ class Hyperparameters(struct.PyTreeNode):
 
         Raises:
             TypeError: A value should be nested hyperparameters, such as an optimizer's.
-            ValueError: A value is not a number, out of its interval, or an array for a single run.
+            ValueError: A value is not a number, lies outside its interval, or is an array for a single
+                run.
         """
         if not isinstance(self.env_params, Mapping):
             raise TypeError(
@@ -279,7 +280,7 @@ class Schedule(struct.PyTreeNode):
     """A hyperparameter as a function of the number of updates so far.
 
     Its numbers are traced like hyperparameters: each may be swept and vmapped. To write your own
-    schedule, subclass it, with the numbers as fields.
+    schedule, subclass this class and declare its numbers as fields.
 
     Attributes:
         schedule_type: Class of the schedule (static), so that compiled programs distinguish schedules.
@@ -403,7 +404,8 @@ class PiecewiseSchedule(Schedule):
     ```
 
     Attributes:
-        values: The values. The first also applies before its update, and the last after its update.
+        values: The values to pass through. The first also applies before its update, and the last after
+            its update.
         steps: The update at which each value is reached, in increasing order.
         interpolate: Whether to interpolate linearly (static), or keep each value until the next.
     """
@@ -445,11 +447,12 @@ class PiecewiseSchedule(Schedule):
 class FunctionSchedule(Schedule):
     """A function of the update step, such as an optax schedule.
 
-    Functions passed as hyperparameters are converted to it. The function is static: a different one
-    recompiles programs. Checkpoints do not store it, and only its first value is checked.
+    A function passed as a hyperparameter is converted to this class. The function is static: programs
+    are recompiled for a different one. Checkpoints do not store it, and only its first value is
+    checked.
 
     Attributes:
-        function: Maps the number of updates made before to the value.
+        function: Maps the number of updates so far to the value.
     """
 
     function: Callable[[Any], ArrayLike] = struct.field(pytree_node=False)

@@ -19,7 +19,7 @@ RunnerT = TypeVar("RunnerT")
 
 @jax.tree_util.register_pytree_with_keys_class
 class MetricDict(dict[str, Any]):
-    """Metrics by name: a dict that shows each metric in a line, and a pytree as any dict."""
+    """Metrics by name: a dict that prints one line per metric, and a pytree like any dict."""
 
     def __repr__(self) -> str:
         return as_text("MetricDict", self.lines())
@@ -72,7 +72,7 @@ class RunResult(NamedTuple, Generic[RunnerT]):
 
     @classmethod
     def of(cls, runner: RunnerT, metrics: Metrics) -> "RunResult[RunnerT]":
-        """A runner with its metrics, which may be in any dict."""
+        """Combines a runner with its metrics, given as any dict."""
         return cls(runner, MetricDict(metrics))
 
 
@@ -164,8 +164,9 @@ class MetricStats(Summarised, struct.PyTreeNode):
         """Summarises a metric over its last axis.
 
         Raises:
-            TypeError: It is not an array of numbers, but for example a dict of metrics or a name.
-            ValueError: It has no axis, or its last axis is empty.
+            TypeError: The metric is not an array of numbers but, for example, a dict of metrics or a
+                name.
+            ValueError: The metric has no axis, or its last axis is empty.
         """
         if isinstance(metric, Mapping | str):
             given = f"a dict of {sorted(metric)}" if isinstance(metric, Mapping) else repr(metric)

@@ -37,7 +37,7 @@ class Normalisation(NamedTuple):
             array: Samples first.
 
         Returns:
-            The map that normalises it, in the array's precision or in single precision if that is lower.
+            The normalisation, in the array's precision, but at least in single precision.
         """
         precision = np.promote_types(array.dtype, np.float32)
         mean = array.mean(axis=0, dtype=np.float64)
@@ -79,7 +79,7 @@ class Dataset(rows.Sampled):
 
     A dataset records the units of continuous actions as a box, its `action_space`. The box is passed to
     the constructor, or comes from an environment, a buffer or Minari, and carries over to derived
-    datasets and files. Agents convert actions from these units. `Dataset({**dataset})` drops them.
+    datasets and files. Agents convert actions from these units. `Dataset({**dataset})` drops the box.
     """
 
     _seed: int = 0  # of datasets that JAX makes
@@ -129,7 +129,7 @@ class Dataset(rows.Sampled):
         return self._arrays[key]
 
     def get(self, key: str, default: PyTree = None) -> PyTree:
-        """The array, or dict of arrays, for a key, or `default` if the key does not exist."""
+        """The array or dict of arrays under a key; `default` if the key does not exist."""
         return self._arrays.get(key, default)
 
     def __contains__(self, key: object) -> bool:
@@ -194,7 +194,8 @@ class Dataset(rows.Sampled):
     def in_order(self) -> bool:
         """Whether consecutive rows of an episode are consecutive in time.
 
-        New datasets are assumed to be; `split`, and `get_subset` with gaps within an episode, are not.
+        New datasets are assumed to be in order. The results of `split`, and of `get_subset` with gaps
+        within an episode, are not.
         """
         return self._in_order
 
@@ -315,13 +316,14 @@ class Dataset(rows.Sampled):
         return stepped
 
     def normalise(self, keys: Sequence[str]) -> tuple["Dataset", Normalisation]:
-        """Normalises arrays with the mean and standard deviation of the first.
+        """Normalises arrays with the mean and standard deviation of the first one.
 
         Args:
             keys: Keys such as `("observations", "next_observations")`; join nested keys with slashes.
 
         Returns:
-            The normalised dataset, and the map, which a policy's observations need too.
+            The normalised dataset, and the normalisation, which you must also apply to the policy's
+            observations.
 
         Raises:
             KeyError: A key is missing.
@@ -346,8 +348,8 @@ class Dataset(rows.Sampled):
         Agents do this themselves; only custom loops with a learner need it.
 
         Returns:
-            The dataset with `action_space` from -1 to 1; itself if nothing needs to be rescaled, or if
-            actions are integers.
+            The dataset with `action_space` from -1 to 1; the same object if nothing needs to be
+            rescaled, or if actions are integers.
 
         Raises:
             ValueError: The units of the actions are unknown.
@@ -379,7 +381,7 @@ class Dataset(rows.Sampled):
     # On disk.
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes the arrays, compressed, and the bounds of actions, if known, to a new file.
+        """Writes the compressed arrays, and the bounds of the actions if known, to a new file.
 
         Args:
             path: A new file. The suffix decides the format: NumPy's `.npz`, or HDF5 (`.h5` or `.hdf5`)

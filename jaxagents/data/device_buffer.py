@@ -19,7 +19,7 @@ from jaxagents.envs.spaces import Box
 
 
 class DeviceBuffer(struct.PyTreeNode):
-    """A replay buffer of several environments, as a pytree for compiled loops.
+    """A replay buffer for several environments, as a pytree for compiled loops.
 
     ```python
     buffer = DeviceBuffer.create(example_transition, capacity=1_000_000, n_envs=10)
@@ -36,9 +36,9 @@ class DeviceBuffer(struct.PyTreeNode):
         return jax.lax.fori_loop(0, n_steps, step, buffer)
     ```
 
-    A loop's carry and donated arguments are written in place. In each step, add first, then sample: to
-    write after reading, XLA copies the whole buffer, unless the new transitions depend on the sampled
-    ones.
+    A loop's carry and donated arguments are written in place. In each step, add first, then sample: if
+    you sample first, XLA copies the whole buffer before it writes, unless the new transitions depend on
+    the sampled ones.
 
     Transitions are dicts as in [`ReplayBuffer`][jaxagents.data.ReplayBuffer], with the *true* successor
     as `next_observations`, `masks` (0 where the episode terminated, else 1) and `ends` (whether the row
@@ -53,12 +53,12 @@ class DeviceBuffer(struct.PyTreeNode):
     Attributes:
         storage: Arrays with a leading axis of `capacity` rows.
         position: Row at which the next transitions are written.
-        size: Number of rows stored, always the first ones.
-        priorities: Priorities of the rows; `None` without them.
+        size: Number of rows stored; they are always the first ones.
+        priorities: Priorities of the rows; `None` if the buffer is not prioritised.
         capacity: Maximum number of rows per group (static).
         n_envs: Number of environments per group (static).
-        prioritised_length: Length of the sequences that priorities belong to; the first row has the
-            priority (static).
+        prioritised_length: Length of the sequences that priorities apply to; the first row of each
+            stores the priority (static).
         n_groups: Number of groups (static).
         action_space: The box that defines the units of actions, for datasets created from the buffer;
             `None` if unknown or if there is none (static).
@@ -171,7 +171,7 @@ class DeviceBuffer(struct.PyTreeNode):
         Use it to abandon an episode and start a new one.
 
         Args:
-            where: Whether to do so, for each environment.
+            where: Whether to mark the newest transition of each environment.
 
         Returns:
             The updated buffer.
@@ -195,7 +195,7 @@ class DeviceBuffer(struct.PyTreeNode):
         return tree.set_block(first, self.n_envs, priority)
 
     def sample(self, key: Key[Array, ""], batch_size: int) -> PyTree:
-        """Draws rows uniformly, with replacement. From an empty buffer, they are zeros.
+        """Draws rows uniformly, with replacement; all zeros if the buffer is empty.
 
         Args:
             key: Random key.
@@ -265,7 +265,8 @@ class DeviceBuffer(struct.PyTreeNode):
             indices: Row indices.
 
         Returns:
-            Rows structured like the example, with leading axes as in `indices`, but the groups joined.
+            Rows structured like the example, with leading axes as in `indices`, but with the groups
+            concatenated.
         """
         if self.n_groups > 1:
             return _join_groups(self._of_groups(DeviceBuffer.take, indices))
@@ -350,7 +351,7 @@ class DeviceBuffer(struct.PyTreeNode):
         r"""Sets the priorities of rows.
 
         Args:
-            indices: Row indices. A repeated index gets one of its priorities.
+            indices: Row indices. If an index is repeated, one of its priorities is kept.
             priorities: New priorities, non-negative and finite; in the paper
                 $p_i = (|\delta_i| + \epsilon)^\alpha$ for the temporal-difference error $\delta_i$.
 
@@ -381,7 +382,7 @@ class DeviceBuffer(struct.PyTreeNode):
             The dataset.
 
         Raises:
-            ValueError: The buffer is a batch of buffers, as `jax.vmap` creates.
+            ValueError: The buffer is a batch of buffers, such as `jax.vmap` creates.
         """
         if jnp.ndim(self.size):
             raise ValueError(

@@ -20,8 +20,8 @@ def from_minari(
 
     It does not download anything: run `minari download ID` first. Dict spaces become dicts; tuple
     spaces become dicts with the keys `"0"`, `"1"` and so on. The successor of an episode's last row is
-    Minari's last observation, so that truncated episodes can bootstrap. Actions are in the units of
-    Minari's action space, which the dataset records.
+    Minari's last observation, so that learners can bootstrap after truncation. Actions are in the units
+    of Minari's action space, which the dataset records.
 
     Args:
         dataset: Identifier of a local dataset, or a `minari.MinariDataset`, such as a filtered one.
@@ -128,8 +128,8 @@ def to_minari(
 
     Rows must be in time order. If the last row is not an end, its episode counts as truncated. Actions
     are converted from the dataset's units to `action_space`; apart from that,
-    [`from_minari`][jaxagents.data.from_minari] reads the same arrays back. Only its keys are written;
-    images are stored losslessly unless `jpeg_encoding=True`.
+    [`from_minari`][jaxagents.data.from_minari] reads the same arrays back. Only the keys that
+    `from_minari` returns are written; images are stored losslessly unless `jpeg_encoding=True`.
 
     If the units of the dataset's actions are unknown, they are assumed to match `action_space`, with a
     warning if the actions may have been rescaled to [-1, 1].
@@ -149,7 +149,8 @@ def to_minari(
     Raises:
         KeyError: A key is missing.
         ValueError: The name is taken, a space is missing or does not match, the rows are not whole
-            episodes in time order, or actions in unknown units seem to be rescaled.
+            episodes in time order, or actions in unknown units lie in [-1, 1] but not in
+            `action_space`.
         ImportError: Minari is not installed.
     """
     minari = require("minari", "minari")

@@ -82,12 +82,12 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
     _config_type: type[Config] = Config
     _hyperparams_type: type[Hyperparameters] = Hyperparameters
     _is_of_actors: ClassVar[bool] = False
-    """Whether rewards and values have an axis of actors."""
+    """Whether rewards and values have an actor axis."""
     _shows_critic_state: ClassVar[bool] = False
     """Whether observations include the state for a centralised critic."""
     _hooks: tuple[str, ...] = ("_eval_metrics", "_config_type", "_hyperparams_type")
     programs: Programs[Self] = cast(Any, None)
-    """The compiled programs; `None` inside a program, which is itself compiled."""
+    """The compiled programs; `None` inside a compiled program."""
     _key: Hashable = None
     """Key for comparison; once set, the object is frozen."""
 
@@ -104,9 +104,10 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
             env: An environment of gymnax, Gymnasium or another suite, a name for
                 [`make`][jaxagents.make], any object with `reset_env(key, params)` and
                 `step_env(key, state, action, params)`, or an
-                [`Environment`][jaxagents.envs.Environment]; `n_actors` makes it multi-agent.
-            env_params: The environment's parameters; `None` uses `env.default_params`. An
-                `Environment` holds its own: pass `None`.
+                [`Environment`][jaxagents.envs.Environment]. An attribute `n_actors` makes an
+                environment multi-agent.
+            env_params: The environment's parameters; `None` uses `env.default_params`. An `Environment`
+                already holds its parameters: pass `None`.
             config: Static configuration.
             eval_during_training: Whether to evaluate the agent at each evaluation point of training.
 
@@ -186,7 +187,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
             moment: The update step, and the environment parameters.
 
         Returns:
-            The agent; itself if the environment does not change.
+            The agent; the same object if the environment does not change.
         """
         episodes = self.episodes.at_update(*moment)
         if episodes is self.episodes:
@@ -208,7 +209,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
             obs: One observation.
 
         Returns:
-            One action (per actor).
+            One action, or one per actor.
         """
 
     def initial_carry(self, training: PyTree) -> PyTree:
@@ -229,7 +230,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
 
         Args:
             training: The part of a runner that acts.
-            carry: The memory: first `initial_carry`, then the one returned last.
+            carry: The memory: `initial_carry` at first, then the one that the last call returned.
             obs: One observation.
             rng: Random key to sample the action with; `None` takes the greedy action.
 
@@ -237,7 +238,7 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
             The new memory, and one action.
 
         Raises:
-            NotImplementedError: A random key is given, but the family of agents does not sample.
+            NotImplementedError: A random key is given, but agents of this family do not sample actions.
         """
         if rng is not None:
             raise NotImplementedError(
@@ -253,11 +254,11 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
 
     @functools.cached_property
     def _observation(self) -> PyTree[jax.ShapeDtypeStruct]:
-        """One observation, as shapes."""
+        """The shapes and dtypes of one observation."""
         return jax.eval_shape(lambda: self.episodes.reset(jax.random.key(0))[0])
 
     def _refill_missing(self, runner: RunnerT) -> RunnerT:
-        """The runner, with anything recreated that its checkpoint left out."""
+        """Recreates anything that the runner's checkpoint left out."""
         return runner
 
     def _validate(self) -> None:
@@ -325,12 +326,12 @@ class Behaviour(Generic[ConfigT, HyperparametersT, RunnerT], metaclass=SealedAtT
 
     @property
     def behaviour(self) -> Self:
-        """The same agent without files and last run, for compiling programs."""
+        """The same agent without its files and its last run, for compiling programs."""
         return self if self.programs is None else self.programs.behaviour
 
     @property
     def program(self) -> Program[HyperparametersT, RunnerT]:
-        """The pure functions of a runner that training consists of."""
+        """Training, as pure functions of a runner."""
         return Program(self.behaviour)
 
     def with_data(self, data: PyTree) -> Self:

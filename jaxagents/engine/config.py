@@ -52,8 +52,9 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
     """Base class of the configurations of all agents. Compares and hashes by value.
 
     The constructor and `replace` also accept `n_updates` or `total_timesteps` for `n_steps`, and
-    `n_envs` for `batch_size`. Contradicting values raise an error. All names can be read. Agents that
-    learn from a dataset have no environments: they only accept `n_updates`; the others are 0.
+    `n_envs` for `batch_size`. Contradicting values raise an error. You can read all of these names as
+    attributes. Agents that learn from a dataset have no environments: they only accept `n_updates`, and
+    the other two names read as 0.
 
     ```python
     config = ppo.AgentConfig(
@@ -66,8 +67,8 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
         n_steps: Number of updates per call of `train`, including calls that continue from a runner.
         n_updates: Another name for `n_steps`.
         n_envs: Another name for `batch_size`, the number of parallel environments.
-        total_timesteps: In place of `n_steps`, the number of environment steps over all environments,
-            rounded up to whole updates. Steps before the first update do not count.
+        total_timesteps: An alternative to `n_steps`: the number of environment steps over all
+            environments, rounded up to whole updates. Steps before the first update do not count.
         eval_frequency: Number of updates between evaluations.
         eval_rng: Random key or seed of the evaluations during training; every evaluation plays
             episodes with the same seeds. `None` means key 0.
@@ -92,7 +93,7 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
             The devices of a mesh split the groups, so that no sample has to leave its device. Results
             depend on this number, but not on the number of devices.
         replicated_updates: Whether every device of a mesh learns from all samples, instead of averaging
-            the gradients that each device computes from its own. Training is then bit for bit the same
+            the gradients that each device computes from its own. Results are then bit-for-bit identical
             on any number of devices, but more devices only speed up collection.
         stop_if_not_finite: Whether to end the run with an error when parameters, losses, gradient
             norms, observations or rewards become non-finite. `False` only warns.
@@ -171,7 +172,7 @@ class Config(StaticConfig, metaclass=_TakesOtherNames):
         return f"{counted(n_updates, 'update')} x {each} = {total}"
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed; other names of fields are accepted too."""
+        """Returns a copy with some fields changed; other names of fields work too."""
         return dataclasses.replace(self, **self._by_own_names(changes, self))
 
     @classmethod

@@ -35,11 +35,11 @@ RunnerT = TypeVar("RunnerT", bound=Any)
 class Program(Generic[HyperparametersT, RunnerT]):
     """Training as pure functions of a runner, built from an agent's hooks.
 
-    Nothing is compiled here: executors compile it, for one device, for a mesh, vmapped over many
-    members, or around environments that are stepped on the host. Programs of equal behaviours are equal.
+    Executors compile these functions for one device, for a mesh, vmapped over many members, or around
+    environments that are stepped on the host. Programs of equal behaviours are equal.
 
     Attributes:
-        behaviour: An agent without files and last run.
+        behaviour: An agent without its files and its last run.
     """
 
     behaviour: "Behaviour[Any, HyperparametersT, RunnerT]"
@@ -53,12 +53,12 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     @property
     def evaluates(self) -> bool:
-        """Whether evaluation points play episodes."""
+        """Whether the agent plays episodes at evaluation points."""
         return self.behaviour.eval_during_training
 
     @property
     def eval_rng(self) -> Key[Array, ""]:
-        """Random key of the episodes of evaluation points."""
+        """Random key for the episodes at evaluation points."""
         rng = self.behaviour.config.eval_rng
         return as_key(jax.random.key(0) if rng is None else rng)
 
@@ -90,7 +90,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
     ) -> tuple[RunnerT, FirstNonfinite]:
         """Runs updates; returns the runner, and the first updates with non-finite values.
 
-        Updates read `data`, if there is any, instead of the agent's own.
+        If `data` holds any arrays, updates read them instead of the agent's own data.
         """
         update = (self.with_data(data) if jax.tree.leaves(data) else self)._traced_update
         info, runner = runner.info, runner.replace(info={})
@@ -148,7 +148,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         n_steps: int,
         progress: bool,
     ) -> tuple[RunnerT, Metrics]:
-        """Trains a whole run on `data`; returns the final runner, and metrics with an axis of points."""
+        """Runs all updates; returns the final runner, and metrics with an axis of evaluation points."""
         program = self.with_data(data)
         if runner is None:
             first = self.start(as_key(rng), hyperparams)
@@ -180,7 +180,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
         return self.report(runner, self.play_point(runner))
 
     def play_point(self, runner: RunnerT) -> Metrics:
-        """Plays the episodes of one evaluation point; empty without evaluation during training."""
+        """Plays the episodes of one evaluation point, if any; returns their metrics."""
         if not self.evaluates:
             return {}
         acting, deterministic = (
@@ -192,9 +192,10 @@ class Program(Generic[HyperparametersT, RunnerT]):
 
     @nan_is_allowed
     def shapes_of_metrics(self, runner: RunnerT) -> Metrics:
-        """The metrics of one evaluation point, as shapes; the runner may hold shapes too.
+        """The shapes of one evaluation point's metrics; the runner may hold shapes instead of arrays.
 
-        On the host, hooks that compute metrics need not be traceable: they get one-step episodes.
+        On the host, hooks that compute metrics need not be traceable: they are called with one-step
+        episodes.
         """
         episodes = self.behaviour.episodes
         if not episodes.env.on_host:
@@ -225,7 +226,7 @@ class Program(Generic[HyperparametersT, RunnerT]):
     ) -> Metrics:
         """Plays episodes with the acting part of a runner, with greedy or sampled actions.
 
-        The environment is taken at the given moment of a run; `None` uses the agent's own.
+        The environment is the one at the given moment of a run; `None` uses the agent's own.
         """
         act = functools.partial(self.behaviour.act, acting)
         carry = self.behaviour.initial_carry(acting)

@@ -51,7 +51,7 @@ class EnvironmentReport(NamedTuple):
 
     Attributes:
         name: Name of the environment.
-        n_actors: Number of actors; `None` for one actor without an axis.
+        n_actors: Number of actors; `None` for a single actor, without an actor axis.
         observation_space: Observation space; `None` if undeclared.
         action_space: Action space; `None` if undeclared.
         n_steps: Number of steps taken, over all environments.

@@ -18,7 +18,7 @@ class Step(NamedTuple):
     Attributes:
         obs: The true successor: the observation after the action, even at the end of an episode.
         state: The state at `obs`.
-        reward: Scalar reward; with several actors one per actor, shaped `(n_actors,)`.
+        reward: Scalar reward; with several actors, one per actor, shaped `(n_actors,)`.
         terminated: Whether `obs` is terminal.
         truncated: Whether the environment cut off an episode that could have continued from `obs`. A
             step that is both counts as terminated.
@@ -63,7 +63,7 @@ class Environment(abc.ABC):
     """Base class of environments, which run inside compiled programs.
 
     A subclass defines `reset` and `step`, two pure functions of arrays, for a single environment; agents
-    vmap them over many. It neither counts steps nor resets itself:
+    vmap them over many. An environment neither counts steps nor resets itself:
     [`Episodes`][jaxagents.envs.Episodes] truncates after `max_steps` steps, or earlier if the agent's
     configuration says so, and calls `reset` when an episode is over.
 
@@ -71,14 +71,14 @@ class Environment(abc.ABC):
     constructor and do not change them later; an agent warns if its environment has changed.
 
     Attributes:
-        n_actors: Number of actors, the leading axis of actions and rewards; `None` for one actor
-            without such an axis.
+        n_actors: Number of actors, which is the size of the leading axis of actions and rewards; `None`
+            for a single actor, without that axis.
         action_space: Action space (of one actor), for example from gymnax; `None` if undeclared: the
             agent then needs a custom policy.
         observation_space: Observation space, which observations are checked against; `None` if
             undeclared.
         max_steps: The environment's own time limit, in steps per episode, if it has one.
-        params: Describes the environment in checkpoints, in addition to its name.
+        params: Parameters that describe the environment in checkpoints, in addition to its name.
         render_fps: Steps per second in videos of episodes.
         on_host: Whether it is stepped on the host; compiled programs then only know its shapes.
     """
@@ -109,7 +109,7 @@ class Environment(abc.ABC):
         Args:
             key: Random key.
             state: State returned by `reset` or by the previous step.
-            action: Action, within the bounds of its space; with several actors one per actor, along a
+            action: Action, within the bounds of its space; with several actors, one per actor along a
                 leading axis.
 
         Returns:
@@ -168,7 +168,7 @@ class Environment(abc.ABC):
                 own; may be traced.
 
         Returns:
-            The environment; itself if nothing changes.
+            The environment; the same object if nothing changes.
 
         Raises:
             TypeError: The environment does not have these parameters.
@@ -212,7 +212,7 @@ class Environment(abc.ABC):
 
     @property
     def can_draw(self) -> bool:
-        """Whether `render` draws states."""
+        """Whether the environment implements `render`."""
         return type(self).render is not Environment.render
 
     @property

@@ -21,7 +21,7 @@ _SMALLEST_SIDE = 8
 def preprocessing(
     space: Space, obs: PyTree, *, n_leading: int = 0, channels_first: bool | None = None
 ) -> tuple[Part, ...]:
-    """Determines how networks should read the observations of a space.
+    """Determines how networks should read observations from a space.
 
     ```python
     parts = preprocessing(env.observation_space, observation)

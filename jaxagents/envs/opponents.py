@@ -28,8 +28,9 @@ class Opponents(Wrapper):
     env = Opponents(jaxagents.make("pgx:connect_four"), 8, play)
     ```
 
-    The game is a pgx game, or an environment with a method `against(opponent)`, which returns it with a
-    different opponent: a function of a random key, the opponent's observation and the allowed actions.
+    The game is a pgx game, or an environment with a method `against(opponent)`, which returns the same
+    game with a different opponent: a function of a random key, the opponent's observation and the
+    allowed actions.
 
     Attributes:
         n_opponents: Number of opponents.

@@ -112,13 +112,13 @@ class ExportedPolicy:
         """The action of a policy with or without a memory.
 
         Args:
-            carry: The memory: first `initial_carry()`, then the one returned last. `None` or `()`
-                without a memory.
+            carry: The memory: `initial_carry()` at first, then the one that the last call returned.
+                `None` or `()` for a policy without a memory.
             observation: One observation, or a batch of them along a first axis.
             rng: Random key to sample the action with; `None` takes the greedy action.
 
         Returns:
-            The new memory, and one action or a batch of them, as above.
+            The new memory, and one action, or one for each observation in the batch.
 
         Raises:
             TypeError: The observation has a different dtype.

@@ -32,8 +32,8 @@ def rescale_actions(env: EnvT) -> EnvT:
         env: An environment with continuous or discrete actions, or a vector environment.
 
     Returns:
-        The environment in a `gymnasium.wrappers.RescaleAction` that clips, or in the vector version;
-            unchanged if its actions are discrete or already in [-1, 1].
+        The environment, wrapped in `gymnasium.wrappers.RescaleAction` or its vector version, with
+        clipping; unchanged if its actions are discrete or already in [-1, 1].
 
     Raises:
         TypeError: `env` is neither kind of environment.

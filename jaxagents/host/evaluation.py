@@ -147,8 +147,8 @@ def record_video(
     metrics = record_video(policy, env, "pendulum.gif")
     ```
 
-    Viewers play at most 50 frames per second of a GIF, so a faster GIF drops frames to keep its speed.
-    GIF frames are kept in memory until the end; an MP4 is written frame by frame.
+    Viewers play GIFs at no more than 50 frames per second, so a faster GIF drops frames to play at the
+    right speed. GIF frames are kept in memory until the end; an MP4 is written frame by frame.
 
     Args:
         policy: Maps one observation to one action.

@@ -125,7 +125,7 @@ class ActorCriticLearner(Learner[ActorCriticConfigT, ActorCriticHyperparametersT
     def _fit_critics(
         self, targets: Float[Array, "batch"], batch: Batch, **kwargs: Any
     ) -> tuple[TrainState, Info]:
-        """Takes a gradient step of the critics; additional arguments are passed to them."""
+        """Takes a gradient step on the critics' loss; passes additional arguments to the critics."""
         check_targets(f"{type(self).__name__}._targets", jnp.shape(targets), batch)
 
         def loss_fn(params: PyTree) -> tuple[Array, Info]:

@@ -116,7 +116,7 @@ class LearnerConfig(StaticConfig):
         return self._whole(network, observations, ObservationOnly, name, samples_axis)
 
     def policy_of(self, network: nn.Module, observations: PyTree) -> nn.Module:
-        """Wraps the network of a policy, which only takes allowed actions.
+        """Wraps the network of a policy, so that it only takes allowed actions.
 
         Args:
             network: Takes encoded observations.
@@ -151,7 +151,7 @@ class LearnerConfig(StaticConfig):
 
 
 class Example(struct.PyTreeNode):
-    """Example data that a learner is created from.
+    """Example data to create a learner from.
 
     Attributes:
         observations: One observation, or a batch of them.
@@ -185,7 +185,7 @@ class Example(struct.PyTreeNode):
             The example.
 
         Raises:
-            ValueError: The learner cannot act in the action space.
+            ValueError: The learner does not support the action space.
         """
         if is_space(actions):
             space: Any = actions

@@ -91,8 +91,8 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
         rng: Random key for future updates.
         n_actions: Number of discrete actions, if known (static).
         learner_type: Class of the learner (static), so that compiled programs tell learners apart.
-        n_updates: Number of updates so far, the step of schedules; `None` if no hyperparameter is a
-            schedule. In an agent, it counts the agent's update steps.
+        n_updates: Number of updates so far, at which schedules are evaluated; `None` if no
+            hyperparameter is a schedule. In an agent, it counts the agent's update steps.
     """
 
     config: ConfigT = struct.field(pytree_node=False)
@@ -129,8 +129,8 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
             seed: A 32-bit integer (64-bit with `jax_enable_x64`), or a random key.
             observations: An example observation, a batch of them, or their space.
             actions: An example action, a batch of them, or their space (from -1 to 1 if continuous).
-            **kwargs: Fields of the learner's configuration and hyperparameters; with an example of
-                discrete actions also `n_actions`, their number.
+            **kwargs: Fields of the learner's configuration and hyperparameters; if `actions` is an
+                example of discrete actions, also `n_actions`, their number.
 
         Returns:
             The learner.
@@ -139,7 +139,7 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
             TypeError: A keyword is not a field, or the seed, the actions or a network have the wrong
                 type.
             ValueError: A number is out of range, observations, actions and networks do not match, or
-                learners cannot act in the action space.
+                learners do not support the action space.
         """
         static, traced = field_names(cls._config_type), field_names(cls._hyperparams_type)
         of_actions = ["n_actions"] if cls.discrete_actions else []
@@ -167,8 +167,8 @@ class Learner(PicklableNode, Generic[ConfigT, HyperparametersT], metaclass=_Made
             The learner.
 
         Raises:
-            TypeError: The configuration, the hyperparameters, the actions or a network are of the wrong
-                kind.
+            TypeError: The configuration, the hyperparameters, the actions or a network have the wrong
+                type.
             ValueError: The number of actions is out of range, or observations, actions and networks do
                 not match.
         """

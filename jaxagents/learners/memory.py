@@ -44,7 +44,7 @@ def step(
 def unroll(
     state: TrainState, carry: PyTree, obs: PyTree, first: Bool[Array, "time"], **options: Any
 ) -> tuple[PyTree, PyTree]:
-    """Applies a network to a sequence: step by step with memory, else all at once.
+    """Applies a network to a sequence: step by step with memory, or all at once without.
 
     Args:
         state: Train state of the network.

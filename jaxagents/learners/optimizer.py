@@ -82,7 +82,7 @@ def annealed_adam(
 def make_optimizer(
     optimizer: Callable[..., optax.GradientTransformation], params: OptimizerParams
 ) -> optax.GradientTransformation:
-    """Creates an optimizer that clips gradients by global norm, with its parameters in its state.
+    """Creates an optimizer that clips gradients by global norm and keeps its parameters in its state.
 
     Equal arguments give equal optimizers, so that their states share compiled programs.
 

@@ -82,9 +82,9 @@ QHyperparametersT = TypeVar("QHyperparametersT", bound=QHyperparameters)
 class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
     """Base class of learners with a network of discrete action values.
 
-    A subclass defines the hook `_loss`, which takes batches, and may override `_q`. Agents use their
-    learner's hooks, and do not have these themselves. Hyperparameters need the fields `epsilon` and
-    `critic_learning_rate`.
+    A subclass defines the hook `_loss`, which takes batches, and may override `_q`. These are hooks of
+    the learner: its agent calls them, but has none of its own. Hyperparameters need the fields
+    `epsilon` and `critic_learning_rate`.
 
     Attributes:
         critic: The network.
@@ -227,7 +227,7 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
     def _fit_critic(
         self, batch: Batch, targets: Float[Array, "batch ..."]
     ) -> tuple[TrainState, Info]:
-        """Takes a gradient step of the network; also returns metrics."""
+        """Takes a gradient step on the loss; also returns metrics."""
         rng = self._noise_key(0)
 
         def loss_fn(params: PyTree) -> tuple[Array, Info]:
@@ -251,7 +251,7 @@ class ValueLearner(Learner[QConfigT, ValueHyperparametersT]):
         return critic, reported
 
     def _noise_key(self, i: int) -> Key[Array, ""]:
-        """The key of the i-th noise draw of the next gradient step."""
+        """The key for the i-th noise draw in the next gradient step."""
         return jax.random.fold_in(jax.random.fold_in(self.rng, self.critic.step), i)
 
     def _policy(self, observations: PyTree, temperature: ArrayLike) -> ops.Distribution:
@@ -274,7 +274,7 @@ class QLearner(ValueLearner[QConfigT, QHyperparametersT]):
     """Base class of Q-learners with a target network.
 
     A subclass defines the hooks `_q_target` and `_loss`, which take batches, and may override `_q`.
-    Agents use their learner's hooks, and do not have these themselves.
+    These are hooks of the learner: its agent calls them, but has none of its own.
 
     Attributes:
         critic: The online network.
@@ -336,7 +336,7 @@ class DistributionalLearner(QLearner[QConfigT, QHyperparametersT]):
     """Base class of Q-learners whose network outputs a return distribution for each action."""
 
     def _next_actions(self, obs: PyTree, double: bool) -> Int[Array, "batch"]:
-        """Greedy actions for the targets, chosen by the online network if `double`, else the target."""
+        """Greedy actions for targets: the online network's if `double`, else the target network's."""
         network = self.critic if double else self.target_critic
         return self.allowed_q(network.params, obs).argmax(axis=-1)
 

@@ -55,7 +55,8 @@ class TrainState(PicklableNode):
     ) -> "TrainState":
         """Creates a state with a fresh optimizer.
 
-        The arrays are copied, so that donating the state does not affect others made from them.
+        The arrays are copied, so that donating the state does not affect other states created from
+        them.
 
         Args:
             model_def: The network.
@@ -156,7 +157,7 @@ class TrainState(PicklableNode):
         """Extracts a submodule of the network, without an optimizer.
 
         Args:
-            name: Name of the network's field that holds it.
+            name: Name of the network's field that holds the submodule.
 
         Returns:
             The state of the submodule.

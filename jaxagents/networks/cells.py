@@ -241,7 +241,7 @@ class MinGRUCell(nn.RNNCellBase):
         inputs: Float[Array, "time inputs"],
         first: Bool[Array, "time"],
     ) -> tuple[Float[Array, "time features"], Float[Array, "time features"]]:
-        """Takes the steps of a sequence; returns the memories twice, as carries and as outputs."""
+        """Processes a sequence; returns the memories twice, as carries and as outputs."""
         kept, added = self._kept_and_added(inputs)
         kept = jnp.where(first[:, None], 0.0, kept)
         added = added.at[0].add(kept[0] * carry)

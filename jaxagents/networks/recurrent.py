@@ -70,8 +70,8 @@ class Recurrent(nn.Module):
 class NetworkWrapper(nn.Module):
     """A wrapper around a network with or without memory.
 
-    Call it like the wrapped network: `wrapper(carry, obs)` returns carry and output if that has a
-    memory, and `wrapper(obs)` returns the output if not. A subclass overrides what the network sees
+    Call it like the wrapped network: with a memory, `wrapper(carry, obs)` returns carry and output;
+    without one, `wrapper(obs)` returns the output. A subclass overrides what the network sees
     (`view_of`), what happens to its output (`output_for`), or both:
 
     ```python
@@ -127,7 +127,7 @@ class NetworkWrapper(nn.Module):
     def unroll(
         self, carry: PyTree, obs: PyTree, first: Bool[Array, "time"], *more: PyTree, **options: Any
     ) -> tuple[PyTree, PyTree]:
-        """Unrolls the network over a sequence; see `Recurrent`. Without memory, all steps at once."""
+        """Unrolls the network over a sequence (without memory, all steps at once); see `Recurrent`."""
         if not remembers(self):
             return carry, at_each_step(self, lambda wrapper: wrapper, obs, *more, **options)
         carries, outputs = self.inner.unroll(carry, self.view_of(obs), first, *more, **options)

@@ -29,7 +29,7 @@ class MLP(nn.Module):
     Attributes:
         features: Widths of the layers.
         activation: Nonlinearity after every layer.
-        activate_final: Whether it also follows the last layer.
+        activate_final: Whether the nonlinearity also follows the last layer.
         layer_norm: Whether layer normalisation (Ba et al., 2016) precedes the nonlinearity.
         dropout_rate: Dropout rate after every nonlinearity during training.
         kernel_init: Weight initialiser; the default is orthogonal with gain $\sqrt 2$.
@@ -106,7 +106,7 @@ class PatchConv(nn.Module):
     """A two-dimensional convolution, computed as patches times a matrix.
 
     Equivalent to `flax.linen.Conv`. On CPU, XLA's convolutions are many times slower inside a loop than
-    outside, and a run is one loop; matrix products are equally fast in both.
+    outside, and a run is one loop; matrix products are as fast inside as outside.
 
     Attributes:
         features: Number of output channels.
@@ -235,7 +235,8 @@ class JointActor(nn.Module):
     ```
 
     Attributes:
-        actors: The actors, in a dict or a tuple. Their observation is the output of the hidden layers.
+        actors: The actors, in a dict or a tuple. Each takes the output of the hidden layers as its
+            observation.
         features: Widths of the hidden layers.
         activation: Nonlinearity.
         n_categories: See [`Torso`][jaxagents.networks.Torso].

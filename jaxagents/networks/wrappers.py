@@ -187,7 +187,7 @@ class Normalised(NetworkWrapper):
 
     The moments are variables of the network in the collection `observed`. They are saved, copied and
     exported with its parameters, and only
-    [`TrainState.observe`][jaxagents.learners.train_state.TrainState.observe] changes them. Wrap it
+    [`TrainState.observe`][jaxagents.learners.train_state.TrainState.observe] changes them. Put it
     around [`PerActor`][jaxagents.networks.PerActor] and encoders, not inside them.
 
     Attributes:
@@ -206,7 +206,7 @@ class Normalised(NetworkWrapper):
         return self.statistics(obs)
 
     def observe(self, observations: PyTree) -> None:
-        """Updates the statistics with observations, which have leading axes."""
+        """Updates the statistics with observations that have leading sample axes."""
         self.statistics.observe(observations)
 
 

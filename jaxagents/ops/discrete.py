@@ -108,7 +108,8 @@ class Categorical(Reparametrised):
         """The distribution restricted to the allowed actions.
 
         Args:
-            mask: Whether each action is allowed, broadcastable to the logits. Where none is, all are.
+            mask: Whether each action is allowed, broadcastable to the logits. Where the mask allows
+                none, all are allowed.
 
         Returns:
             The distribution.
@@ -136,8 +137,8 @@ class EpsilonGreedy(Distribution):
     Attributes:
         values: Values $Q$ of the actions, shaped `(*batch, n_actions)`.
         epsilon: Probability $\epsilon$, broadcastable to the batch.
-        mask: Whether each action is allowed, shaped like the values; `None` if all are. Where none is,
-            all are.
+        mask: Whether each action is allowed, shaped like the values; `None` if all are. Where the mask
+            allows none, all are allowed.
     """
 
     values: PyTree
@@ -145,7 +146,7 @@ class EpsilonGreedy(Distribution):
     mask: Any = None
 
     def sample(self, key: Key[Array, ""]) -> Int[Array, "*batch"]:
-        """Draws one action with one random number, which also picks the action if below epsilon."""
+        """Draws one action from a single random number; below epsilon, it also picks the action."""
         greedy, n_allowed = self.mode(), self._n_allowed()
         u = jax.random.uniform(key, greedy.shape, jnp.float32)
         positive = jnp.where(self.epsilon > 0.0, self.epsilon, 1.0)
@@ -176,7 +177,7 @@ class EpsilonGreedy(Distribution):
         return jnp.argmax(among_allowed(self.values, self.mask), axis=-1)
 
     def _probs(self) -> tuple[Any, Any]:
-        """Probabilities of any other allowed action and of the greedy one."""
+        """Probability of each other allowed action, and of the greedy one."""
         any_other = self.epsilon / self._n_allowed()
         return any_other, 1.0 - self.epsilon + any_other
 

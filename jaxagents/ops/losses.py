@@ -81,7 +81,7 @@ def is_clipped(
 def approximate_kl(
     log_prob: Float[Array, "*batch"], log_prob_old: Float[Array, "*batch"]
 ) -> Float[Array, "*batch"]:
-    r"""A non-negative, unbiased sample of the KL divergence of the new policy from the old.
+    r"""A non-negative, unbiased estimate of the KL divergence of the old policy from the new one.
 
     $$k_t = (\rho_t - 1) - \log \rho_t, \quad
     \mathbb{E}_{\pi_\text{old}}[k_t] = \mathrm{KL}(\pi_\text{old} \| \pi)$$

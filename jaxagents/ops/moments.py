@@ -107,7 +107,7 @@ def moments_of(
     $$\bar x = m + \frac 1 n \sum_i (x_i - m), \qquad
     \sigma^2 = \frac 1 n \sum_i (x_i - m)^2 - (\bar x - m)^2$$
 
-    where $m$ is the rounded mean, so that a mean far from zero costs no digits: Chan et al., 1983,
+    where $m$ is the rounded mean, so that a mean far from zero costs no precision: Chan et al., 1983,
     "Algorithms for computing the sample variance", the corrected two-pass algorithm. Samples with NaN
     or infinity do not count.
 

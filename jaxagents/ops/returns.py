@@ -34,15 +34,15 @@ def scan_backwards(
     bootstrap: PyTree[Float[Array, "time ..."]],
     truncated: Bool[Array, "time ..."],
 ) -> PyTree[Float[Array, "time ..."]]:
-    """Scans `step` from the last time to the first, restarting at every truncation.
+    """Scans `step` from the last time step to the first, restarting at every truncation.
 
     Args:
-        step: Maps the carry of time t+1 and the inputs of time t to the carry and the output of time
+        step: Maps the carry from time t+1 and the inputs at time t to the carry and the output at time
             t.
         inputs: Pytree whose leaves have a leading time axis.
-        bootstrap: The carry to use after each time if the episode is truncated or the rollout ends
+        bootstrap: The carry to use after each time step if the episode is truncated or the rollout ends
             there, as an array or a pytree.
-        truncated: Whether the episode is truncated after each time.
+        truncated: Whether the episode is truncated after each time step.
 
     Returns:
         The outputs of `step`, time first.

@@ -191,7 +191,7 @@ def conservative_penalty(
     log_prob: Scalar | Float[Array, "*#batch samples"],
     data_value: Float[Array, "*batch"],
 ) -> Float[Array, "*batch"]:
-    r"""By how much the values of all actions exceed the value of the dataset's action.
+    r"""How far the values of all actions exceed the value of the dataset's action.
 
     $$C = \log \sum_i \frac{\exp Q(s, a_i)}{\mu(a_i | s)} - Q(s, a)$$
 

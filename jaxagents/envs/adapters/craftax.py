@@ -23,7 +23,8 @@ _BLOCK = 16
 class Craftax(Native):
     """A craftax environment, with or without autoreset.
 
-    Craftax terminates episodes after `max_timesteps`; here that is `max_steps`, which truncates them.
+    Craftax terminates episodes after `max_timesteps` steps; here they are truncated instead, and that
+    limit is `max_steps`.
     """
 
     takes_params = True

@@ -61,8 +61,8 @@ class Gymnasium(HostEnvironment, Native):
         Args:
             env: An environment, which is copied in its current state; a function that creates one; or a
                 vector environment. Agents with `n_envs=1` use the environment itself.
-            eval_env: The environment for evaluations, if not `env`. Needed to evaluate in vector
-                environments that are wrapped as a whole, and in asynchronous ones of unregistered
+            eval_env: The environment for evaluations, if not `env`. Required for evaluation if `env` is
+                a vector environment that is wrapped as a whole, or an asynchronous one of unregistered
                 environments.
             vectorization_mode: `"sync"` steps one copy after another, `"async"` each in its own process,
                 which pays off if steps take longer than sending their results.
@@ -151,7 +151,7 @@ class Gymnasium(HostEnvironment, Native):
 
     @property
     def plays_again(self) -> bool:
-        """Whether each episode has its own seed: not if a vector environment starts episodes itself."""
+        """Whether each episode has its own seed: false if a vector environment resets itself."""
         is_vector = isinstance(self.env, VectorEnv)
         return not is_vector or autoreset_mode(self.env) == AutoresetMode.DISABLED
 

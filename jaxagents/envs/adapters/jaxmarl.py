@@ -32,14 +32,14 @@ class JaxMARL(Native):
     """A JaxMARL environment; its agents are the actors, in the same order.
 
     Observations of different sizes are flattened and padded with zeros. If actors have different numbers
-    of actions, missing ones are masked, and extra components of continuous actions are dropped. Masks
-    from `get_avail_actions` apply.
+    of actions, missing ones are masked, and extra components of continuous actions are dropped. Action
+    masks are read from `get_avail_actions`.
 
-    JaxMARL terminates episodes at its `max_steps`; here that counts as truncation. JaxMARL counts the
-    steps: its particle environments end one step later. An actor that leaves early, as in SMAX, or in
-    JaxNav if robots evaporate, still chooses actions until the episode ends for all, as in JaxMARL;
-    `actor_mask` marks it as gone. In SMAX, the info entry `"won"` marks the actors of a team that has
-    just won.
+    JaxMARL terminates episodes at its `max_steps`; here that counts as truncation. JaxMARL does the
+    counting, and its particle environments end one step later. An actor that leaves early, as in SMAX,
+    or in JaxNav if robots evaporate, still chooses actions until the episode ends for all, as in
+    JaxMARL; `actor_mask` marks it as gone. In SMAX, the info entry `"won"` marks the actors of a team
+    that has just won.
     """
 
     def __init__(self, env: Any) -> None:

@@ -90,8 +90,8 @@ def make(name: str, **options: Any) -> Environment:
 
     Args:
         name: Name of a gymnax environment, such as `"CartPole-v1"`, or a suite and the name of one of
-            its environments, such as `"brax:ant"`. For a package that registers environments with
-            Gymnasium, put it in between, as in `"gymnasium:ale_py:ALE/Pong-v5"`.
+            its environments, such as `"brax:ant"`. If a package registers the environment with
+            Gymnasium, put the package's name in between, as in `"gymnasium:ale_py:ALE/Pong-v5"`.
         **options: Options of the suite's adapter; others are passed to the suite.
 
     Returns:

@@ -41,8 +41,8 @@ class PettingZoo(HostEnvironment, Native):
 
     Observations that are not identical boxes are flattened and padded with zeros. If actors have
     different numbers of actions, missing ones are masked, and extra components of continuous actions are
-    dropped. An entry `"action_mask"` in observations or infos applies. [`MAPPO`][jaxagents.mappo.MAPPO]
-    feeds `state()` to its critic.
+    dropped. Action masks are read from an entry `"action_mask"` in observations or infos.
+    [`MAPPO`][jaxagents.mappo.MAPPO] feeds `state()` to its critic.
 
     An agent plays in `config.n_envs` copies, stepped one after another. Each episode has its own seed,
     so a resumed run continues as if it had never been interrupted.
@@ -137,7 +137,7 @@ class PettingZoo(HostEnvironment, Native):
         return jax.tree.map(jnp.asarray, self._actors.state)
 
     def to_agent(self, obs: PyTree, like: PyTree) -> PyTree:
-        """Converts an observation for agents, even a dict by agent; see `HostEnvironment`."""
+        """Converts an observation, which may be a dict keyed by agent; see `HostEnvironment`."""
         if not self._is_by_agent(obs):
             return super().to_agent(obs, like)
         if self._actors.masks_in_infos:
@@ -150,7 +150,7 @@ class PettingZoo(HostEnvironment, Native):
         return self._actors.observation(obs, {}, playing, state)
 
     def from_agent(self, obs: PyTree, action: PyTree) -> PyTree:
-        """Converts actions of all agents, to a dict if the observation is one; see `HostEnvironment`."""
+        """Converts the actions, to a dict if the observation is one; see `HostEnvironment`."""
         rows = super().from_agent(obs, action)
         return self._actors.actions(rows, [*obs]) if self._is_by_agent(obs) else rows
 

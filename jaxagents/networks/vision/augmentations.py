@@ -249,7 +249,7 @@ def colour_jitter(
 def solarize(
     key: RandomKey, images: Images, *, threshold: float = 0.5, probability: float = 0.2
 ) -> Images:
-    """Inverts the bright values.
+    """Inverts bright pixel values.
 
     Args:
         key: Random key.
@@ -271,7 +271,7 @@ def solarize(
 
 @_augmentation
 def grayscale(key: RandomKey, images: Images, *, probability: float = 0.2) -> Images:
-    """Replaces all three colours by the luminance (ITU-R BT.601).
+    """Replaces all three colours with the luminance (ITU-R BT.601).
 
     Args:
         key: Random key.

@@ -102,7 +102,7 @@ class AtariEncoder(Encoder):
     connected layer is left to the network on top of the encoder.
 
     Attributes:
-        width: Multiplier of the channel counts, 32, 64 and 64.
+        width: Factor that multiplies the channel counts, 32, 64 and 64.
     """
 
     width: int = 1
@@ -128,8 +128,8 @@ class ImpalaEncoder(Encoder):
     residual blocks of two convolutions. The paper's later layers are left to the network on top.
 
     Attributes:
-        sections: Number of channels of each section.
-        width: Multiplier of these channel counts.
+        sections: Number of channels in each section.
+        width: Factor that multiplies these channel counts.
         n_blocks: Number of residual blocks per section.
     """
 

@@ -61,7 +61,7 @@ def make_encoder(name: str, **options: Any) -> nn.Module:
 
     Raises:
         ValueError: The name is unknown.
-        TypeError: The encoder does not have an attribute.
+        TypeError: An option is not an attribute of the encoder.
     """
     check_known("encoder", name, encoders)
     return encoders[name](**options)

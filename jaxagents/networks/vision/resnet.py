@@ -22,7 +22,7 @@ class _ResNet(Encoder):
     """Base class of residual networks; every stage but the first halves the feature maps.
 
     Attributes:
-        blocks: Number of blocks of each stage.
+        blocks: Number of blocks in each stage.
     """
 
     blocks: tuple[int, ...] = (2, 2, 2, 2)
@@ -46,11 +46,11 @@ class ResNetV1(_ResNet):
 
     He et al., 2016, "Deep residual learning for image recognition", table 1, except that bottlenecks
     have their stride in the 3 x 3 convolution, and blocks start as identities (Goyal et al., 2017,
-    "Accurate, large minibatch SGD"). The features are the means of the last maps: 512, or 2048 with
-    bottlenecks.
+    "Accurate, large minibatch SGD"). The features are the means of the last feature maps: 512, or 2048
+    with bottlenecks.
 
     Attributes:
-        blocks: Number of blocks of each stage.
+        blocks: Number of blocks in each stage.
         bottleneck: Whether blocks have three convolutions, of sizes 1, 3 and 1, instead of two.
         norm: `"group"` normalisation, or `"batch"`, which pretrained networks use.
     """
@@ -73,10 +73,10 @@ class ResNetV2(_ResNet):
 
     He et al., 2016, "Identity mappings in deep residual networks". With group normalisation and
     standardised weights it is the network of Kolesnikov et al., 2020, "Big Transfer (BiT)". The
-    features are the means of the last maps: 2048.
+    features are the means of the last feature maps: 2048.
 
     Attributes:
-        blocks: Number of blocks of each stage.
+        blocks: Number of blocks in each stage.
         norm: `"group"` normalisation, or `"batch"`.
         standardise: Whether convolutions standardise their weights; see
             [`Conv`][jaxagents.networks.vision.Conv].
