@@ -1,6 +1,6 @@
 """A user's script for the type checker. It never runs; pyright reads it."""
 
-from typing import Any, assert_type
+from typing import assert_type
 
 import gymnax
 import jax
@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxagents import DQN, PPO, SAC, dqn, load_policy, ppo, sac
 from jaxagents.callbacks import Callback, Progress, StopAtReturn
+from jaxagents.core.metrics import MetricDict
 
 
 class Report(Callback):
@@ -27,7 +28,7 @@ def script() -> None:
     runner, metrics = agent.train(
         key, ppo.HyperParameters(gamma=0.9), callbacks=[StopAtReturn(475)]
     )
-    assert_type(metrics, dict[str, Any])
+    assert_type(metrics, MetricDict)
     assert_type(agent.training_runner, ppo.Runner | None)
     assert_type(agent.select((runner, metrics), 0)[0], ppo.Runner)
     agent.summarize(agent.eval(key)["returns"])
@@ -39,7 +40,7 @@ def script() -> None:
     q_agent.sweep([0, 1])
 
     sac_agent = SAC(env, env_params, sac.AgentConfig())
-    assert_type(sac_agent.restore("last", hyperparams=sac.HyperParameters())[1], dict[str, Any])
+    assert_type(sac_agent.restore("last", hyperparams=sac.HyperParameters())[1], MetricDict)
 
     agent.train(key, dqn.HyperParameters())  # pyright: ignore[reportArgumentType]
     agent.train("3", ppo.HyperParameters())  # pyright: ignore[reportArgumentType]

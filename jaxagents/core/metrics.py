@@ -2,7 +2,7 @@
 
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from flax import struct
 from jax.tree_util import DictKey
 from jaxtyping import ArrayLike
 
-from jaxagents.core.summary import Summarised, as_html, as_text, in_a_line
+from jaxagents.core.summary import Summarised, as_html, as_text, in_a_line, is_known
 
 Metrics = dict[str, Any]
 RunnerT = TypeVar("RunnerT")
@@ -32,20 +32,20 @@ class MetricDict(dict[str, Any]):
         n_axes = np.ndim(self.get("update_step", 0))  # 2 if there are several runs
         lines = {name: in_a_line(values) for name, values in self.items()}
         for name, values in self.items():
-            if isinstance(values, np.ndarray) and values.size and values.ndim and n_axes < 2:
+            if n_axes < 2 and np.ndim(values) and np.size(values) and is_known(values):
                 shown = (
                     f"last {np.mean(values[-1]):.4g}" if n_axes else f"mean {np.mean(values):.4g}"
                 )
                 lines[name] += f", {shown}"
         return lines
 
-    def tree_flatten_with_keys(self) -> tuple[list[tuple[DictKey, Any]], tuple[str, ...]]:
+    def tree_flatten_with_keys(self) -> tuple[list[tuple[Any, Any]], tuple[str, ...]]:
         """The children of the pytree, sorted by name as those of any dict."""
         names = tuple(sorted(self))
         return [(DictKey(name), self[name]) for name in names], names
 
     @classmethod
-    def tree_unflatten(cls, names: tuple[str, ...], values: Iterable[Any]) -> "MetricDict":
+    def tree_unflatten(cls, names: tuple[str, ...], values: Iterable[Any]) -> Self:
         """The inverse of `tree_flatten_with_keys`."""
         return cls(zip(names, values, strict=True))
 

@@ -80,12 +80,12 @@ def _are_numbers(values: Iterable[Any]) -> bool:
 
 
 def _array(x: Any) -> str:
-    if x.ndim or is_key(x) or not _is_known(x):
+    if x.ndim or is_key(x) or not is_known(x):
         return f"{x.dtype}[{', '.join(map(str, x.shape))}]"
     return f"{x.item():.4g}" if np.issubdtype(x.dtype, np.floating) else str(x.item())
 
 
-def _is_known(x: Any) -> bool:
+def is_known(x: Any) -> bool:
     """Whether the numbers of an array can be read here."""
     if not isinstance(x, jax.Array):
         return True

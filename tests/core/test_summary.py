@@ -86,6 +86,11 @@ def test_metrics_of_episodes_and_of_several_runs_are_short():
         "MetricDict\n  returns  float64[2], mean 2\n  lengths  int64[2], mean 7.5"
     )
     assert "<td>float64[2], mean 2</td>" in episodes._repr_html_()
+    on_device = MetricDict(jax.tree.map(jnp.float32, dict(episodes)))
+    assert "\n  lengths  float32[2], mean 7.5" in repr(on_device)
+    traced = []
+    jax.eval_shape(lambda metrics: traced.append(repr(metrics)), on_device)
+    assert "mean" not in traced[0]
     runs = MetricDict(update_step=np.zeros((3, 2)), returns=np.zeros((3, 2, 4)))
     assert repr(runs).splitlines()[1:] == [
         "  update_step  float64[3, 2]",
