@@ -152,9 +152,9 @@ def gain(result: Result | None) -> str:
 HEAD = """# What makes training fast
 
 How much does each optimisation speed up training? Each number is the speed with an optimisation divided
-by the speed without it. The programs train in turns, each while the others wait; the number is the
-median over all turns. Two processes of the same program differ by up to 10%, as the first row shows.
-Each column is PPO in one environment, except for the last: gradient steps of DQN's network."""
+by the speed without it. The programs take turns to train, each while the others wait; the number is
+the median over all turns. Two processes of the same program differ by up to 10%, as the first row shows.
+Each column but the last shows PPO in one environment; the last shows gradient steps of DQN's network."""
 
 
 if __name__ == "__main__":

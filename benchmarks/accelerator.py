@@ -167,10 +167,11 @@ def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
         [
             "# Speed on a GPU",
             "How fast is training on a GPU compared with other JAX libraries? The tables show "
-            "environment steps per second without evaluation and after compilation. Each ratio "
-            "compares two consecutive runs. The settings are those of [PPO](ppo_speed.md), [recurrent "
-            "PPO](recurrent_speed.md), [IPPO and MAPPO](multi_agent.md) and [off-policy "
-            "agents](replay_speed.md), except for the number of environments.",
+            "environment steps per second, excluding compilation and evaluation. Each ratio compares "
+            "two consecutive runs. The settings are the same as on the pages about "
+            "[PPO](ppo_speed.md), [recurrent PPO](recurrent_speed.md), [IPPO and "
+            "MAPPO](multi_agent.md) and [off-policy agents](replay_speed.md), except for the number "
+            "of environments.",
             "With small networks, a GPU spends most of its time launching kernels. So the [number of "
             "kernels per update](kernels.md) matters, and more environments are nearly free.",
             reports.table(["", "", "Environment steps per second"], rows),

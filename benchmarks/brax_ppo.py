@@ -156,23 +156,23 @@ def _by_library(found: dict[str, peers.Result]) -> dict[str, list[peers.Result]]
 BACKEND = "spring"
 
 INTRODUCTION = """\
-How does PPO compare with brax's own PPO (`brax.training`) on brax robots? Both use the hyperparameters
-that brax publishes for its PPO (`notebooks/training.ipynb`), but 1/32 of the environments and of the
-minibatch size, so that a short run has enough updates. An update takes 10,240 steps, in 64
-environments in halfcheetah and 128 in ant. The environments have the `spring` backend and episodes of
-1,000 steps. Returns are means over greedy episodes.
+How does PPO in jaxagents compare with brax's PPO (`brax.training`) on brax robots? Both use the
+hyperparameters that brax publishes (`notebooks/training.ipynb`), but 1/32 of the environments and of the
+minibatch size, so that a short run has enough updates. Each update collects 10,240 steps from 64
+environments in halfcheetah, or from 128 in ant. The environments use the `spring` backend and episodes
+of 1,000 steps. Returns are means over greedy episodes.
 
 The actor has four layers of 32 units, the critic five of 256, both with swish. The policy is a Gaussian
 squashed by tanh, whose mean and standard deviation depend on the observation. Observations are
-normalised, rewards are scaled by 10 in ant, and Adam has a learning rate of 0.0003. An update has 32
-minibatches, a clip range of 0.3, and 8 epochs in halfcheetah or 4 in ant.
+normalised, rewards are multiplied by 10 in ant, and Adam has a learning rate of 0.0003. An update uses
+32 minibatches, a clip range of 0.3, and 8 epochs in halfcheetah or 4 in ant.
 
 Remaining differences: brax estimates advantages over segments of a rollout (20 steps in halfcheetah, 5
-in ant) and leaves out steps cut by a time limit; jaxagents uses the whole rollout and bootstraps at time
-limits. brax normalises a rollout with statistics that already include it, estimates the entropy from
-samples, and has one Adam optimizer for both networks.
+in ant) and ignores steps truncated by a time limit; jaxagents uses the whole rollout and bootstraps at
+time limits. brax normalises a rollout with statistics that already include it, estimates the entropy
+from samples, and has one Adam optimizer for both networks.
 
-Not measured: brax's published budget of 50 million steps, and accelerators."""
+Neither library ran for brax's published budget of 50 million steps, or on an accelerator."""
 
 ABOUT_SPEED = """\
 Steps per second are environment steps of all updates but the first ones, without evaluation. The first

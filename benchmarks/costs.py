@@ -65,7 +65,7 @@ def opening(page: str, chart: Path) -> str:
     about = "Update time with a feature / without"
     form = "{:.2f}\N{MULTIPLICATION SIGN}"
     reports.draw_bars(chart, f"{about} (log scale)", bars, form)
-    numbers = reports.in_words(bars[:5], form, "the update time without it: {title}")
+    numbers = reports.in_words(bars[:5], form, "the time of an update without the feature: {title}")
     return reports.in_large(numbers, {about: chart.name})
 
 
@@ -166,7 +166,7 @@ def networks(wrap: Callable[[nn.Module], nn.Module]) -> dict[str, nn.Module]:
 COLUMNS = ("Feature", "With (ms)", "Without (ms)", "Ratio", "Middle half of the ratios")
 HEAD = """# Cost of features
 
-How much slower does a feature make an update? Each row compares updates with and without
+How much does a feature slow down an update? Each row compares updates with and without
 the feature, which alternate in one process. They are updates of PPO in CartPole-v1 with 64 environments,
 of DQN in CartPole-v1, or of SAC in Pendulum-v1. The ratio is the median over all pairs. If the middle
 half of the ratios includes 1, the difference is within the noise."""

@@ -103,7 +103,7 @@ def report(rows: list[list[str]], args: argparse.Namespace) -> str:
     parts = [
         "# Tested environments",
         "Which environments are tested, and how fast are they? Speeds are environment steps per second "
-        f"of CPU time, summed over all cores, with {args.n_envs} parallel environments and after "
+        f"of CPU time, summed over all cores, with {args.n_envs} parallel environments, excluding "
         "compilation. In multi-agent environments, a step of all agents counts once. The last two "
         "columns show the speed with random actions, and while training PPO (IPPO if there are several "
         f"agents) with default networks and rollouts of {args.n_steps} steps.",

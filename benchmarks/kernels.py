@@ -28,7 +28,7 @@ WORKS = {
 ABOUT = """
 The counts are estimates. XLA compiles matrix products and convolutions without autotuning here, so a GPU
 may launch a few more or fewer kernels for them. A copy counts as one kernel, a conditional as one plus
-its longest branch, and a sort as one, although a GPU launches several.
+those of its longest branch, and a sort as one, although a GPU launches several.
 """
 
 

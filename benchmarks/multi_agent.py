@@ -76,18 +76,18 @@ def report(rounds: dict[Any, list[Round]], args: argparse.Namespace) -> str:
     return "\n\n".join(
         [
             "# IPPO and MAPPO compared with JaxMARL",
-            "How do the speed and returns of recurrent IPPO and MAPPO compare with the JaxMARL "
-            "baselines? All have a GRU of 128 units between two layers of 128, shared by all agents, "
-            "and the settings of the baselines' configuration files, except for the number of steps. "
-            "The learning rate decays to zero. Remaining differences:",
+            "How do recurrent IPPO and MAPPO compare with the JaxMARL baselines in speed and "
+            "returns? All use a GRU of 128 units between two layers of 128, whose parameters all "
+            "agents share, and the settings in the baselines' configuration files, except for the "
+            "number of steps. The learning rate decays to zero. Remaining differences:",
             "- In IPPO, actor and critic share the GRU and the layer before it. In jaxagents, each has "
             "its own optimizer, and values are normalised.\n"
-            "- In MAPPO, the critic of jaxagents is one network with a value for each agent; the "
+            "- In MAPPO, jaxagents' critic is one network with a value for each agent; the "
             "baselines run the critic once per agent.\n"
             "- The baselines clip the value loss.\n"
             "- jaxagents masks out SMAX units that have died.",
-            "Returns and win rates are measured with sampled actions at the end of a run: over 256 "
-            "episodes in jaxagents, over the episodes of the last 2% of the updates in the baselines. "
+            "Returns and win rates are measured with sampled actions at the end of a run: jaxagents "
+            "plays 256 episodes; the baselines average the episodes during the last 2% of the updates. "
             "Steps per second exclude compilation and evaluation and are medians over seeds; each "
             "ratio compares two consecutive runs.",
             reports.table(HEAD, table),

@@ -124,8 +124,8 @@ def report(results: dict[str, Any]) -> str:
 
 def measured_on(results: dict[str, Any]) -> str:
     """The paragraph that says when the results were measured, and how to reproduce them."""
-    dates = sorted({found["date"] for task in results.values() for found in task.values()})
-    when = f"Measured {' to '.join(dict.fromkeys((dates[0], dates[-1])))}. " if dates else ""
+    dates = {found["date"] for task in results.values() for found in task.values()}
+    when = f"Measured {reports.period(dates)}. " if dates else ""
     return f"{when}To reproduce: `python benchmarks/off_policy.py --output docs/benchmarks`."
 
 
@@ -196,15 +196,15 @@ def section(name: str, task: Task, results: dict[str, Any]) -> list[str]:
 INTRODUCTION = """\
 What returns do off-policy and offline agents reach with the [presets](../guide/command_line.md#presets)?
 Each seed plays 100 greedy episodes after the last update; the tables show the mean, standard deviation,
-lowest and highest of the seeds' mean returns. No seed or checkpoint was selected. The curves show ten
+lowest and highest of the seeds' mean returns. We selected no seeds or checkpoints. The curves show ten
 evaluations of 32 greedy episodes: the mean over seeds, and each seed as a thin line. The settings for
-classic control were tuned on these seeds; those for MinAtar were not tuned.
+classic control were tuned on these seeds; the settings for MinAtar were not tuned.
 
-The column RL Zoo has the mean return of one trained agent of [RL Baselines3
+The column RL Zoo shows the mean return of one trained agent from [RL Baselines3
 Zoo](https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/benchmark.md). Its DQN and QR-DQN trained
 for 50,000 steps in CartPole, 100,000 in Acrobot and 120,000 in MountainCar, its SAC and TD3 for 20,000
 in Pendulum, and its TD3 for 300,000 in MountainCarContinuous. We know of no such table for MinAtar. The
-MinAtar games are those of gymnax, without sticky actions, with at most 1,000 steps per episode (Freeway:
+MinAtar games are from gymnax, without sticky actions, with at most 1,000 steps per episode (Freeway:
 2,500)."""
 
 

@@ -105,15 +105,15 @@ TASKS = {
     ),
     "mountain_car_continuous": Task(
         "MountainCarContinuous-v0",
-        "A return above 90 counts as solved. Independent noise in each step rarely takes the car to the "
+        "A return above 90 counts as solved. Independent noise at each step rarely takes the car to the "
         "flag, so the exploration noise changes only every 32 steps.",
         {"TD3": 93.5},
         {"TD3": "td3-mountaincarcontinuous"},
     ),
     "pendulum_offline": Task(
         "Pendulum-v1",
-        "The dataset has 50 episodes of SAC after 10,000 steps, and 50 of random actions. Steps are "
-        "updates.",
+        "The dataset has 50 episodes of SAC after 10,000 steps, and 50 of random actions. The "
+        "column Steps counts updates.",
         {},
         {
             "BC": "bc-pendulum",
@@ -128,7 +128,7 @@ TASKS = {
         "Breakout", "The return is the number of bricks hit; a wall has 30.", "PQN"
     ),
     "freeway": minatar("Freeway", "The return is the number of crossings in 2,500 steps."),
-    "asterix": minatar("Asterix", "The return is the number of treasures."),
+    "asterix": minatar("Asterix", "The return is the number of treasures collected."),
     "space_invaders": minatar(
         "SpaceInvaders",
         "The return is the number of aliens hit. gymnax's game is deterministic, so all greedy episodes "

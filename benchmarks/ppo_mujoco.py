@@ -93,9 +93,9 @@ def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
     }
     parts = [
         "# PPO in MuJoCo",
-        "How do the speed and the returns of PPO in MuJoCo compare with sbx and Stable-Baselines3? All "
-        "three get the same networks, optimizer, minibatches, epochs and normalisation, and train for "
-        f"{args.steps:,} steps in 8 environments. The table shows medians over {args.seeds} seeds. "
+        "How does PPO in MuJoCo compare with sbx and Stable-Baselines3 in speed and returns? All three "
+        "libraries get the same networks, optimizer, minibatches, epochs and normalisation, and train "
+        f"for {args.steps:,} steps in 8 environments. The table shows medians over {args.seeds} seeds. "
         f"The return is the mean over {args.episodes} greedy episodes after training, with the lowest "
         "and the highest seed in parentheses.",
         reports.table(["Environment", "Library", *QUANTITIES], rows),

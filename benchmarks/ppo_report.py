@@ -86,11 +86,10 @@ def columns(kept: dict[str, dict[str, Runs]], versions: Iterable[str]) -> dict[s
 
 def origin(runs: list[Result]) -> str:
     """When and on which machine the results were measured, and how to reproduce them."""
-    dates = sorted({run["date"] for run in runs})
-    days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    dates = {run["date"] for run in runs}
     processors = ", ".join(sorted({run["processor"] for run in runs}))
     return (
-        f"Measured on {days} ({processors}, {reports.n_cores()} cores). To reproduce: "
+        f"Measured {reports.period(dates)} ({processors}, {reports.n_cores()} cores). To reproduce: "
         '`make bench ARGS="--output docs/benchmarks"`.'
     )
 
@@ -136,16 +135,16 @@ def plot(title: str, runs: dict[tuple[str, str], Result], path: Path) -> None:
 QUANTITIES = {"steps_per_second": ",.0f", "compile_seconds": ".1f", "memory_mib": ",.0f"}
 
 INTRODUCTION = """\
-How do the speed and returns of PPO compare with rejax, Stable-Baselines3 and sbx? `benchmarks/README.md`
+How does PPO compare with rejax, Stable-Baselines3 and sbx in speed and returns? `benchmarks/README.md`
 lists the settings that all libraries share, and the differences that remain."""
 
 ABOUT_SPEED = """\
-The libraries train in turns, each while the others wait. The ratio is the median over all turns, with
-its range in parentheses. The other columns show ours / theirs: environment steps per second without
-evaluation and after compilation, the compilation time (the first call minus a later one of the same
-length), and the peak memory of the process."""
+The libraries take turns to train, each while the others wait. The ratio is the median over all turns,
+with its range in parentheses. The other columns show ours / theirs: environment steps per second
+(excluding compilation and evaluation), the compilation time (the first call minus a later one of the
+same length), and the peak memory of the process."""
 
 ABOUT_LEARNING = """\
 The tables show mean returns of greedy episodes after runs of equal length: the median, lowest and
-highest of several seeds, none of them selected. The curves show the median over seeds, and each seed as
+highest of several seeds, without selection. The curves show the median over seeds, and each seed as
 a thin line."""

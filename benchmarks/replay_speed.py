@@ -59,7 +59,8 @@ def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
             "How fast do DDQN in CartPole-v1 and SAC in Pendulum-v1 train compared with rejax? Both "
             "libraries make one update after each step of all environments. The table shows medians "
             "over fresh processes. Each ratio compares two consecutive runs, jaxagents / rejax, with "
-            "its range in parentheses. jaxagents trains several seeds by `sweep`, rejax by `jax.vmap`.",
+            "its range in parentheses. jaxagents trains several seeds with `sweep`, rejax with "
+            "`jax.vmap`.",
             reports.table(["", "", *QUANTITIES], rows),
             reports.measured_by(f"python benchmarks/replay_speed.py --repeats {args.repeats}"),
             reports.version_table(columns),

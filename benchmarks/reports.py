@@ -8,7 +8,7 @@ import os
 import platform
 import re
 import statistics
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,12 @@ def machine() -> str:
 def measured_by(command: str) -> str:
     """The paragraph that says when a page was measured, and how to reproduce it."""
     return f"Measured {machine()}. To reproduce: `{command}`."
+
+
+def period(dates: Collection[str]) -> str:
+    """The days of measurements in words, from their ISO dates."""
+    first, last = min(dates), max(dates)
+    return f"on {first}" if first == last else f"from {first} to {last}"
 
 
 def processor() -> str:

@@ -72,11 +72,11 @@ def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:
         "How fast does SAC train compared with sbx? The tables show medians over fresh processes "
         f"({args.repeats} per library and row). Each ratio, {' / '.join(LIBRARIES)}, compares two "
         "consecutive processes; its range is in parentheses.",
-        "Updates alone, with batches of 256 from a replay buffer of HalfCheetah-v5, with observations "
-        "of 17 numbers and actions of 6:",
+        "This table times updates alone, with batches of 256 from a HalfCheetah-v5 replay buffer "
+        "(17-dimensional observations, 6-dimensional actions):",
         reports.table(["", "Library", *UPDATE_QUANTITIES], updates),
-        f"Training with one update per step, over {args.steps:,} steps after compilation, without "
-        "evaluation:",
+        f"This table times {args.steps:,} steps of training with one update per step, excluding "
+        "compilation and evaluation:",
         reports.table(["Environment", "Library", *STEP_QUANTITIES], steps),
         reports.measured_by(
             f"python benchmarks/sac_speed.py --steps {args.steps} --repeats {args.repeats}"

@@ -20,10 +20,10 @@ INTRODUCTION = """# Scaling across devices
 
 How much faster is PPO on several devices? It trains in CartPole-v1 with two layers of 64 units, rollouts
 of 128 steps, 4 epochs of 4 minibatches, and 8 groups of environments. Each number is the
-median over {repeats} fresh processes; each ratio compares with one device in the same round.
+median over {repeats} fresh processes; each ratio is relative to one device in the same round.
 
-The devices share a CPU with {cores} cores. While there are enough cores, each device is limited to one:
-a single device would otherwise use all of them, and more devices could not be faster."""
+The devices share a CPU with {cores} cores. As long as there are enough cores, each device gets only one:
+otherwise, a single device would use all of them, and more devices could not be faster."""
 Results = dict[tuple[int, int], list[Result]]
 
 

@@ -65,7 +65,7 @@ def report(rounds: list[Round], lines: list[Result], args: argparse.Namespace) -
     return "\n\n".join(
         [
             "# Startup time",
-            "How long does it take from the start of a script to its first update? The script trains "
+            "How long does a script take to finish its first update? The script trains "
             "PPO in CartPole-v1 with 64 environments, without evaluation. A cold start compiles its "
             "programs; a warm start loads them from JAX's cache (`jaxagents.cache_programs()`). The "
             "table shows seconds since the start of the process, as medians over fresh processes. "
@@ -73,7 +73,7 @@ def report(rounds: list[Round], lines: list[Result], args: argparse.Namespace) -
             "parentheses.",
             reports.table(["", "", *STAGES.values()], rows),
             "`jaxagents train ppo CartPole-v1` shows its first update after "
-            f"{first_bars[0]} s cold and {first_bars[1]} s warm.",
+            f"{first_bars[0]} s from a cold start and {first_bars[1]} s from a warm one.",
             reports.measured_by(f"python benchmarks/startup.py --repeats {args.repeats}"),
             reports.version_table(columns),
             *reports.failures(columns),

@@ -135,7 +135,7 @@ def report(rows: list[list[str]], args: argparse.Namespace) -> str:
         f"from 0.001 to zero. The return is the mean over {N_EVALS} greedy episodes after training, for "
         f"each of {args.seeds} seeds. For the untrained agent, the table shows the mean over seeds.",
         "In Overcooked, two cooks share one network, and evaluations sample actions. In the first half "
-        "of training, they also get the shaped reward for steps towards a soup, with a weight that "
+        "of training, the cooks also get a shaped reward for steps towards a soup, with a weight that "
         "decays to zero, as in the JaxMARL baselines. The table shows the true reward: 20 per soup.",
         reports.table(HEAD, rows),
         reports.measured_by("python benchmarks/suites.py"),

@@ -1,7 +1,7 @@
 """Shows that gradients of convolutions are slow inside a loop on a CPU.
 
-It only needs JAX. The gradient of each operand is timed outside a loop, and
-in the body of a `fori_loop`.
+It needs only JAX, and times the gradient of each operand outside a loop and in
+the body of a `fori_loop`.
 """
 
 import time
