@@ -228,7 +228,7 @@ class SACLearner(ActorCriticLearner[SACConfig, SACHyperparameters]):
         return self.actor.apply_loss_fn(loss_fn=loss_fn, has_aux=True)
 
     def _update_temperature(self, entropy: Float[Array, ""]) -> tuple[TrainState, Info]:
-        r"""Equation 18: $J(\alpha) = \alpha \, (H(\pi) - \bar H)$."""
+        r"""Trains the temperature on $J(\alpha) = \alpha \, (H(\pi) - \bar H)$ (equation 18)."""
         slack = entropy - self.hyperparams.target_entropy
         temperature, loss = dual_step(self.temperature, slack)
         return temperature, {"temperature_loss": loss, "temperature": self.temperature()}

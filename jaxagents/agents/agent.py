@@ -252,7 +252,7 @@ class Agent(Behaviour[ConfigT, HyperparametersT, RunnerT]):
         progress: bool = True,
         callbacks: Sequence[Callback | Callable[[Progress], bool | None]] = (),
     ) -> SweepResult:
-        """Trains every seed with every set of hyperparameters, over all cores or accelerators.
+        """Trains every seed with every set of hyperparameters, in parallel on all cores or accelerators.
 
         On a CPU, each member is bit-for-bit identical to a single run of `train`.
 

@@ -110,7 +110,7 @@ def check_env(
         env: Anything that an agent accepts: a gymnax environment, an object with `reset_env` and
             `step_env`, or an [`Environment`][jaxagents.envs.Environment].
         env_params: The environment's parameters; `None` uses `env.default_params`.
-        sample_action: Draws an action (of all actors) from a random key. By default, actions are drawn
+        sample_action: Draws an action (for all actors) from a random key. By default, actions are drawn
             uniformly from the action space.
         n_steps: Number of steps in each of eight parallel environments.
         seed: Seed of the random keys.

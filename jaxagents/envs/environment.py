@@ -73,7 +73,7 @@ class Environment(abc.ABC):
     Attributes:
         n_actors: Number of actors, which is the size of the leading axis of actions and rewards; `None`
             for a single actor, without that axis.
-        action_space: Action space (of one actor), for example from gymnax; `None` if undeclared: the
+        action_space: Action space (of one actor), such as a gymnax space; `None` if undeclared: the
             agent then needs a custom policy.
         observation_space: Observation space, which observations are checked against; `None` if
             undeclared.

@@ -67,7 +67,7 @@ class Opponents(Wrapper):
         return f"{self.env.name}, {self.n_opponents} opponents"
 
     def against(self, play: Play) -> "Opponents":
-        """Returns the same game with as many different opponents.
+        """Returns the same game with the same number of different opponents.
 
         Args:
             play: Chooses the action of an opponent, as in the constructor. Inside a compiled program it
