@@ -144,14 +144,14 @@ def report(rows: dict[str, list[list[str]]], args: argparse.Namespace) -> str:
     parts = [
         "# Self-play",
         "How well does PPO play after training only against itself? In training, each opponent is one "
-        f"of {N_PAST} past versions of the agent, drawn at random, as in `examples/self_play.py`. "
+        f"of {N_PAST} past versions of the agent, chosen at random, as in `examples/self_play.py`. "
         f"Training takes {' and '.join(sizes)}. The agent never trains against the opponents below.",
         f"Results are percentages of {args.matches:,} games, as means over {args.seeds} seeds, with the "
         "lowest and the highest seed in parentheses if they differ. The agent moves first in about half "
-        "of the games, and always plays its most probable move. Random play draws from all legal moves. "
-        "The other opponents draw from their best moves: perfect play from all moves that keep the best "
-        "outcome possible, minimax from all moves that look best to a search of the given depth, which "
-        "only sees wins and losses.",
+        "of the games, and always plays its most probable move. Random play chooses among all legal "
+        "moves. The other opponents choose at random among their best moves: perfect play among all "
+        "moves that keep the best outcome possible, minimax among all moves that look best to a search "
+        "of the given depth, which only sees wins and losses.",
         *(f"## {name}\n\n{reports.table(HEAD, of_game)}" for name, of_game in rows.items()),
         reports.measured_by("python benchmarks/games.py"),
         f"Versions: {reports.versions('jaxagents', 'jax', 'pgx')}.",
