@@ -159,8 +159,9 @@ def merge_moments(moments: Moments, others: Moments) -> Moments:
     r"""Combines the moments of two sets of samples.
 
     $$\bar x = \bar x_a + w \delta, \qquad
-    \sigma^2 = \sigma_a^2 + w (\sigma_b^2 - \sigma_a^2) + w (1 - w) \delta^2, \qquad
-    w = \frac{n_b}{n_a + n_b}, \quad \delta = \bar x_b - \bar x_a$$
+    \sigma^2 = \sigma_a^2 + w (\sigma_b^2 - \sigma_a^2) + w (1 - w) \delta^2,$$
+
+    $$w = \frac{n_b}{n_a + n_b}, \qquad \delta = \bar x_b - \bar x_a$$
 
     Chan et al., 1979, "Updating formulae and a pairwise algorithm for computing sample variances",
     for variances instead of sums of squares, which would grow without bound.
