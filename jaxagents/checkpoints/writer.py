@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from orbax.checkpoint.options import MultiprocessingOptions
 
 _SECONDS_FOR_A_FILE_TO_APPEAR = 10.0
-_SECONDS_FOR_THREADS_TO_END = 5.0
+_SECONDS_FOR_THREADS_TO_END = 30.0
 _one_at_a_time = threading.Lock()
 """Held while a checkpoint is saved: orbax has one counter for all saves of a process."""
 
