@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Gymnasium and MuJoCo
 #
-# In Gymnasium environments, agents step the environment in Python, and act and learn in
-# compiled programs.
+# An agent steps a Gymnasium environment in Python, and acts and learns in compiled
+# programs.
 
 # %%
 import tempfile
@@ -71,7 +71,7 @@ print(frames.shape)
 # %% [markdown]
 # ## MuJoCo
 #
-# Install the extra `mujoco`, and pass `"gymnasium:HalfCheetah-v5"` instead of Pendulum.
+# Install the `mujoco` extra, and pass `"gymnasium:HalfCheetah-v5"` instead of Pendulum.
 # The [benchmark](../../benchmarks/learners/) shows returns and training times.
 #
 # ```python
