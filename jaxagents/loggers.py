@@ -139,7 +139,7 @@ class JSONLLogger(ClosingLogger):
 
 
 class TensorBoardLogger(ClosingLogger):
-    """Writes a curve for each metric, for `tensorboard --logdir` (tensorboardX, extra `tensorboard`)."""
+    """Writes a curve for each metric, for `tensorboard --logdir` (tensorboardX, `tensorboard` extra)."""
 
     def __init__(self, directory: str | os.PathLike) -> None:
         """Opens a new event file.
@@ -167,7 +167,7 @@ class TensorBoardLogger(ClosingLogger):
 
 
 class WandbLogger(ClosingLogger):
-    """Logs to a new run on Weights & Biases (extra `wandb`).
+    """Logs to a new run on Weights & Biases (`wandb` extra).
 
     Attributes:
         run: The wandb run, for logging anything else.

@@ -23,7 +23,7 @@ def save_pretrained(variables: Mapping[str, PyTree], path: str | os.PathLike) ->
 
     Args:
         variables: Nested dict of arrays.
-        path: A new file. Its suffix, `.safetensors` (needs the extra `vision`) or `.msgpack`, decides
+        path: A new file. Its suffix, `.safetensors` (needs the `vision` extra) or `.msgpack`, decides
             the format. In `.safetensors`, nested names are joined with slashes.
 
     Raises:
