@@ -142,6 +142,6 @@ def test_a_page_of_returns_is_dated_by_its_results(benchmarks):
     measured_on = benchmarks("off_policy").measured_on
     found = [{"date": f"2026-01-0{day}"} for day in (3, 1, 2)]
     assert measured_on({}).startswith("To reproduce: `python benchmarks/off_policy.py")
-    assert measured_on({"a": {"DQN": found[0]}}).startswith("Measured 2026-01-03. To")
+    assert measured_on({"a": {"DQN": found[0]}}).startswith("Measured on 2026-01-03. To")
     several = {"a": {"DQN": found[0], "C51": found[1]}, "b": {"DQN": found[2]}}
-    assert measured_on(several).startswith("Measured 2026-01-01 to 2026-01-03. To")
+    assert measured_on(several).startswith("Measured from 2026-01-01 to 2026-01-03. To")
