@@ -98,6 +98,11 @@ def test_signatures_of_settings_have_plain_defaults(read):
     )
 
 
+def test_signatures_of_settings_have_the_types_of_fields_rather_than_of_class_variables(read):
+    config = read["cql.AgentConfig"].members["__init__"].parameters
+    assert str(config["actor_network"].annotation) == "nn.Module | None"
+
+
 def test_configurations_that_agents_share_show_their_own_fields(read):
     assert "n_steps" in last_table(read["agents.config.Config"])
     assert "n_steps" not in last_table(read["agents.config.OnPolicyConfig"])

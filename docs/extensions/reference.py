@@ -121,9 +121,15 @@ def parameter_of(
 ) -> griffe.Parameter:
     """The parameter of a constructor that sets a field, with its plain default."""
     default = default_of(field).strip("`").replace("∞", "inf")
+    declared = next(
+        base.members[field.name]
+        for base in [read, *read.mro()]
+        if field.name in base.members
+        and "instance-attribute" in base.members[field.name].labels
+    )  # and not as a ClassVar
     return griffe.Parameter(
         field.name,
-        annotation=read.all_members[field.name].annotation,
+        annotation=declared.annotation,
         kind=griffe.ParameterKind.keyword_only,
         default=None if default == "required" else default,
     )

@@ -22,7 +22,7 @@ class DeviceBuffer(struct.PyTreeNode):
     """A replay buffer for several environments, as a pytree for compiled loops.
 
     ```python
-    buffer = DeviceBuffer.create(example_transition, capacity=1_000_000, n_envs=10)
+    buffer = DeviceBuffer.create(example_transition, capacity=100_000, n_envs=10)
 
 
     @partial(jax.jit, donate_argnums=0)
