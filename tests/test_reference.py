@@ -53,6 +53,17 @@ def test_what_is_returned_is_one_thing_however_long_its_text(read):
     assert str(returned.annotation) == "RunResult[RunnerT]"
 
 
+@pytest.mark.parametrize(
+    ("function", "parameter", "shown"),
+    [
+        ("generalised_advantages", "rewards", "Float[Array, 'time *batch']"),
+        ("gae_step", "reward", "Float[Array, '*batch']"),
+    ],
+)
+def test_shapes_have_their_quotes(read, function, parameter, shown):
+    assert str(read[f"ops.returns.{function}"].parameters[parameter].annotation) == shown
+
+
 AGENTS = [
     name
     for name in jaxagents.__all__

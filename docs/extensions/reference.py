@@ -40,6 +40,7 @@ class Reference(griffe.Extension):
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Changes a package once all of it is read."""
+        quote_shapes(pkg)
         classes = [(read, kind_of(read)) for read in classes_in(pkg)]
         meanings = {read.path: meanings_in(read) for read, _ in classes}
         for read, kind in classes:
@@ -51,6 +52,38 @@ class Reference(griffe.Extension):
                     show_hooks(read, kind)
                 else:
                     show_lifecycle(read)
+
+
+def quote_shapes(read: griffe.Module | griffe.Class) -> None:
+    """Restores the quotes of shapes such as `"time *batch"`, which griffe reads as code."""
+    for member in read.members.values():
+        if member.is_alias:
+            continue
+        if member.is_module or member.is_class:
+            quote_shapes(member)
+        elif member.is_function:
+            quote_shape(member.returns)
+            for parameter in member.parameters:
+                quote_shape(parameter.annotation)
+        elif member.is_attribute:
+            quote_shape(member.annotation)
+
+
+def quote_shape(annotation: griffe.Expr | str | None) -> None:
+    """Restores the quotes of the shapes in one annotation."""
+    if not isinstance(annotation, griffe.Expr):
+        return
+    if (
+        isinstance(annotation, griffe.ExprSubscript)
+        and isinstance(annotation.slice, griffe.ExprTuple)
+        and annotation.canonical_path.startswith("jaxtyping.")
+    ):
+        parts = annotation.slice.elements
+        shape = str(parts[-1]).strip("'\"").replace(" * ", " *")
+        parts[-1] = repr(shape)
+    for part in annotation.iterate(flat=False):
+        if part is not annotation:  # a name's only part is itself
+            quote_shape(part)
 
 
 def classes_in(module: griffe.Module) -> Iterator[griffe.Class]:
