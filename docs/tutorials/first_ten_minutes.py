@@ -39,7 +39,7 @@ agent = PPO(env, env_params, config)
 # *Hyperparameters* are inputs to the compiled program. All have defaults.
 
 # %%
-optimizer = OptimizerParams(learning_rate=1e-3, grad_clip=0.5)
+optimizer = OptimizerParams(learning_rate=5e-4, grad_clip=0.5)
 hyperparams = HyperParameters(
     ent_coeff=0.01,
     actor_optimizer_params=optimizer,
