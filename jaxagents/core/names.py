@@ -149,9 +149,9 @@ _FILM = "call agent.render_episode(seed, path) after training, or jaxagents eval
 _ENV = "the environment has a place of its own: PPO(env, None, config), or jaxagents train ppo ENV"
 _IN_MODULES = "import it from the module of an agent, such as jaxagents.ppo"
 _LOGS = (
-    "pass loggers to train, such as loggers=[WandbLogger()], in Python; the command line writes "
-    "metrics.jsonl"
+    "pass loggers to train, such as loggers=[{}], in Python; the command line writes metrics.jsonl"
 )
+_TENSORBOARD, _WANDB = _LOGS.format("TensorBoardLogger(folder)"), _LOGS.format("WandbLogger()")
 ELSEWHERE = {
     # Methods.
     "learn": _TRAIN,
@@ -185,10 +185,10 @@ ELSEWHERE = {
     "verbose": "train shows its progress, unless it is given progress=False",
     "total_timesteps": "set it in the configuration, or pass a number of updates, n_steps, to train",
     "log_interval": "set eval_frequency in the configuration; metrics are logged at each evaluation",
-    "tensorboard_log": _LOGS.replace("WandbLogger()", "TensorBoardLogger(folder)"),
-    "tb_log_name": _LOGS.replace("WandbLogger()", "TensorBoardLogger(folder)"),
-    "track": _LOGS,
-    "wandb_project_name": _LOGS,
+    "tensorboard_log": _TENSORBOARD,
+    "tb_log_name": _TENSORBOARD,
+    "track": _WANDB,
+    "wandb_project_name": _WANDB,
     "normalize_advantage": "leave it out: PPO standardises the advantages of each minibatch",
     "norm_adv": "leave it out: PPO standardises the advantages of each minibatch",
     "anneal_lr": "make the learning rate a schedule, such as LinearSchedule(3e-4, 0.0, n_steps)",
