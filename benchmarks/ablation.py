@@ -138,10 +138,11 @@ def opening(page: str, chart: Path) -> str:
             work = max(found, key=lambda work: float(found[work]))
             bars.append(reports.Bar(part, work, reports.numbers_in(found[work])))
     bars.sort(key=lambda bar: bar.numbers, reverse=True)
-    about = "Largest speedup from each optimisation (log scale)"
-    reports.draw_bars(chart, about, bars, reports.TIMES)
+    pictures = reports.draw_bars(
+        chart, "Largest speedup from each optimisation", bars, reports.TIMES
+    )
     numbers = reports.in_words(bars[:5], reports.TIMES, "{title} ({kind})")
-    return reports.in_large(numbers, {about: chart.name})
+    return reports.in_large(numbers, pictures)
 
 
 def gain(result: Result | None) -> str:

@@ -65,10 +65,10 @@ def opening(page: str, chart: Path) -> str:
         for library, cell, *_ in table.rows
         if (speed := reports.numbers_in(cell))
     ]
-    about, form = "Environment steps per second", "{:,.0f}"
-    reports.draw_bars(chart, about, bars, form, log=False)
+    form = "{:,.0f}"
+    pictures = reports.draw_bars(chart, "Environment steps per second", bars, form, log=False)
     numbers = reports.against_others(bars, form, "steps per second {title}")
-    return reports.in_large(numbers, {about: chart.name})
+    return reports.in_large(numbers, pictures)
 
 
 def report(rounds: peers.Round, args: argparse.Namespace) -> str:

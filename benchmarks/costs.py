@@ -62,11 +62,10 @@ def opening(page: str, chart: Path) -> str:
         for feature, _, _, ratio, middle_half in table.rows
     ]
     bars.sort(key=lambda bar: bar.numbers, reverse=True)
-    about = "Update time with a feature / without"
     form = "{:.2f}\N{MULTIPLICATION SIGN}"
-    reports.draw_bars(chart, f"{about} (log scale)", bars, form)
+    pictures = reports.draw_bars(chart, "Update time with a feature / without", bars, form)
     numbers = reports.in_words(bars[:5], form, "the time of an update without the feature: {title}")
-    return reports.in_large(numbers, {about: chart.name})
+    return reports.in_large(numbers, pictures)
 
 
 class AllAllowed(Environment):

@@ -123,10 +123,10 @@ def opening(page: str, chart: Path) -> str:
         if (speed := reports.numbers_in(cell))
     ]
     bars.sort(key=lambda bar: bar.numbers, reverse=True)
-    about, form = "Steps per CPU second while training PPO (log scale)", "{:,.0f}"
-    reports.draw_bars(chart, about, bars, form)
+    form = "{:,.0f}"
+    pictures = reports.draw_bars(chart, "Steps per CPU second while training PPO", bars, form)
     numbers = reports.in_words(bars[:5], form, "steps per CPU second: {title}")
-    return reports.in_large(numbers, {about: chart.name})
+    return reports.in_large(numbers, pictures)
 
 
 def found(name: str, options: dict[str, object], args: argparse.Namespace) -> list[str]:

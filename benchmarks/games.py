@@ -129,10 +129,10 @@ def opening(page: str, chart: Path) -> str:
         for opponent, agent, *cells in table.rows[::-1]
         for first, second in [[reports.numbers_in(cells[i])[0] for i in (2, 5)]]
     ]
-    about, form = "Games won or drawn, by opponent", "{:.0f}%"
-    reports.draw_bars(chart, about, bars, form, log=False)
+    form = "{:.0f}%"
+    pictures = reports.draw_bars(chart, "Games won or drawn, by opponent", bars, form, log=False)
     numbers = reports.against_others(bars, form, "of games won or drawn: {title}")
-    return reports.in_large(numbers[:5], {about: chart.name})
+    return reports.in_large(numbers[:5], pictures)
 
 
 def report(rows: dict[str, list[list[str]]], args: argparse.Namespace) -> str:

@@ -60,10 +60,10 @@ def opening(page: str, chart: Path) -> str:
         if part == TOTAL
         for library, total in zip(table.head[1:], totals, strict=True)
     ]
-    about, form = "GPU kernels per update", "{:,.0f}"
-    reports.draw_bars(chart, about, bars, form, log=False)
+    form = "{:,.0f}"
+    pictures = reports.draw_bars(chart, "GPU kernels per update", bars, form, log=False)
     numbers = reports.against_others(bars, form, "kernels per update: {title}")
-    return reports.in_large(numbers, {about: chart.name})
+    return reports.in_large(numbers, pictures)
 
 
 def report(rounds: dict[str, Round]) -> str:

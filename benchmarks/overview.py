@@ -60,11 +60,11 @@ def shown(page: str, chart: Path) -> str:
         text = OVERVIEW.with_name("benchmarks").joinpath(f"{name}.md").read_text()
         there = {(x.title, x.kind): x for x in reports.speed_ratios(text)}
         bars.append(there[title, peer]._replace(title=called))
-    reports.draw_bars(chart, reports.TIMES_AS_FAST, bars, reports.TIMES)
+    pictures = reports.draw_bars(chart, reports.TIMES_AS_FAST, bars, reports.TIMES)
     numbers = reports.in_words(
         (bars[i] for i in IN_LARGE), reports.TIMES, "as fast as {kind}: {title}"
     )
-    return reports.in_large(numbers, {reports.TIMES_AS_FAST: chart.name})
+    return reports.in_large(numbers, pictures)
 
 
 def convolutions(page: str, chart: Path) -> str:
@@ -76,15 +76,14 @@ def convolutions(page: str, chart: Path) -> str:
         bars.append(reports.Bar(title, "in a loop", reports.numbers_in(looped)))
         bars.append(reports.Bar(title, "alone", reports.numbers_in(alone)))
         ratios.append(reports.Bar(title, "", reports.numbers_in(ratio)))
-    about = "Time per gradient"
-    reports.draw_bars(chart, about, bars, "{:,.0f} ms", log=False)
+    pictures = reports.draw_bars(chart, "Time per gradient", bars, "{:,.0f} ms", log=False)
     ratios.sort(key=lambda bar: bar.numbers, reverse=True)
     numbers = reports.in_words(ratios[:3], reports.TIMES, "as long in a loop: {title}")
     for version, *cells in variable.rows[:2]:
         default, with_it = (reports.numbers_in(cell)[0] for cell in cells)
         ratio = reports.TIMES.format(default / with_it)
         numbers.append((ratio, f"as fast with the environment variable ({version})"))
-    return reports.in_large(numbers, {about: chart.name})
+    return reports.in_large(numbers, pictures)
 
 
 NO_SCRIPT = {"performance": shown, "xla_convolutions": convolutions}

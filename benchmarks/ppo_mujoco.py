@@ -75,11 +75,11 @@ def opening(page: str, chart: Path) -> str:
         ]
         for column in (2, 4)
     )
-    about, form = "Steps per second", "{:,.0f}"
-    reports.draw_bars(chart, about, speeds, form, log=False)
+    form = "{:,.0f}"
+    pictures = reports.draw_bars(chart, "Steps per second", speeds, form, log=False)
     speed = reports.against_others(speeds, form, "steps per second in {title}")
     learned = reports.against_others(returns, form, "return in {title}")
-    return reports.in_large(speed + learned, {about: chart.name})
+    return reports.in_large(speed + learned, pictures)
 
 
 def report(rounds: dict[str, list[Round]], args: argparse.Namespace) -> str:

@@ -58,10 +58,9 @@ def opening(page: str, chart: Path) -> str:
         for name, cell in zip(names, cells, strict=True)
         if (ratios := reports.numbers_in(cell))
     ]
-    about = "jaxagents / purejaxrl"
-    reports.draw_bars(chart, f"{about} (log scale)", bars, reports.TIMES)
+    pictures = reports.draw_bars(chart, "jaxagents / purejaxrl", bars, reports.TIMES)
     numbers = reports.in_words(bars[:5], reports.TIMES, "purejaxrl's {title}")
-    return reports.in_large(numbers, {about: chart.name})
+    return reports.in_large(numbers, pictures)
 
 
 def report(rounds: dict[str, list[Round]], n_repeats: int) -> str:

@@ -286,7 +286,7 @@ _SPEEDS = {
     "Environment steps per second",
     "Updates per second",
 }
-TIMES_AS_FAST = "Speedup over other libraries (log scale)"
+TIMES_AS_FAST = "Speedup over other libraries"
 
 
 def speed_ratios(page: str) -> list[Bar]:
@@ -304,9 +304,8 @@ def speed_ratios(page: str) -> list[Bar]:
 def speedups(page: str, chart: Path) -> str:
     """An opening with the speed ratios of the page."""
     bars = speed_ratios(page)
-    draw_bars(chart, TIMES_AS_FAST, bars, TIMES)
-    numbers = in_words(bars[:5], TIMES, "as fast as {kind}: {title}")
-    return in_large(numbers, {TIMES_AS_FAST: chart.name})
+    pictures = draw_bars(chart, TIMES_AS_FAST, bars, TIMES)
+    return in_large(in_words(bars[:5], TIMES, "as fast as {kind}: {title}"), pictures)
 
 
 # Plots.
@@ -314,7 +313,9 @@ def speedups(page: str, chart: Path) -> str:
 STYLE = Path(__file__).parents[1] / "docs" / "figures.mplstyle"
 
 
-def draw_bars(path: Path, about: str, bars: list[Bar], form: str, *, log: bool = True) -> None:
+def draw_bars(
+    path: Path, about: str, bars: list[Bar], form: str, *, log: bool = True
+) -> dict[str, str]:
     """Draws a bar chart, if there are bars.
 
     Args:
@@ -322,10 +323,15 @@ def draw_bars(path: Path, about: str, bars: list[Bar], form: str, *, log: bool =
         about: Title of the chart.
         bars: The bars.
         form: Format of their numbers.
-        log: Whether the axis is logarithmic, with bars that start at 1; else they start at 0.
+        log: Whether the axis is logarithmic, with bars that start at 1; else they start at 0. The
+            title says so.
+
+    Returns:
+        The name of the file by the title, for `in_large`.
     """
     if not bars:
-        return
+        return {}
+    title = f"{about} (log scale)" if log else about
     titles = list(dict.fromkeys(bar.title for bar in bars))
     kinds = list(dict.fromkeys(bar.kind for bar in bars))
     start, row, last = int(log), 0.0, None
@@ -355,11 +361,12 @@ def draw_bars(path: Path, about: str, bars: list[Bar], form: str, *, log: bool =
         room = (largest / least) ** 0.8 if log else 1.8  # for the labels
         axes.set(xlim=(least * 0.98, largest * room), ylim=(row + 0.5, 0.3))
         axes.set_xscale("log" if log else "linear")
-        axes.set_title(about, loc="left", fontsize="medium")
+        axes.set_title(title, loc="left", fontsize="medium")
         axes.axis("off")
         figure.set_size_inches(5.2, 0.45 + 0.5 * row)
         figure.savefig(path, metadata={"Date": None})
         plt.close(figure)
+    return {title: path.name}
 
 
 def draw(

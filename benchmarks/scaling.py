@@ -64,10 +64,9 @@ def opening(page: str, chart: Path) -> str:
         for devices, _, _, cell in table.rows
         if (ratios := reports.numbers_in(cell)) and devices != "1"
     ]
-    about = "Speedup over one device"
-    reports.draw_bars(chart, f"{about} (log scale)", bars, reports.TIMES)
+    pictures = reports.draw_bars(chart, "Speedup over one device", bars, reports.TIMES)
     numbers = reports.in_words(bars[:5], reports.TIMES, "as fast as one device: {title}")
-    return reports.in_large(numbers, {about: chart.name})
+    return reports.in_large(numbers, pictures)
 
 
 def parse_args() -> argparse.Namespace:

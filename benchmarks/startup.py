@@ -47,10 +47,10 @@ def opening(page: str, chart: Path) -> str:
         for which, library, *_, last in reports.tables(page)[0].rows
         if library != "ratio" and (seconds := reports.numbers_in(last))
     ]
-    about, form = "Seconds until the first update", "{:.3g} s"
-    reports.draw_bars(chart, about, bars, form, log=False)
+    form = "{:.3g} s"
+    pictures = reports.draw_bars(chart, "Seconds until the first update", bars, form, log=False)
     numbers = reports.in_words(bars, form, "to the first update of {kind}: {title}")
-    return reports.in_large(numbers, {about: chart.name})
+    return reports.in_large(numbers, pictures)
 
 
 def report(rounds: list[Round], lines: list[Result], args: argparse.Namespace) -> str:

@@ -120,9 +120,8 @@ def opening(page: str, chart: Path) -> str:
             start = reports.numbers_in(untrained)[0]
             bars.append(reports.Bar(env, "trained", [100 * returned / limit]))
             bars.append(reports.Bar(env, "untrained", [100 * start / limit]))
-    about = "Share of the maximum return"
-    reports.draw_bars(chart, about, bars, "{:.0f}%", log=False)
-    return reports.in_large(numbers.values(), {about: chart.name})
+    pictures = reports.draw_bars(chart, "Share of the maximum return", bars, "{:.0f}%", log=False)
+    return reports.in_large(numbers.values(), pictures)
 
 
 def report(rows: list[list[str]], args: argparse.Namespace) -> str:
